@@ -32,9 +32,7 @@ class Later:
         return result
 
 
-def from_stub(
-    package: str, file: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def from_stub(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose names stand in the stub beside its file, one
     on a line: `from .module import name as name`. A module is imported when its names are first used."""
     stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")

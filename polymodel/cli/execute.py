@@ -1,4 +1,4 @@
-"""The command `polymodel execute`: run a TeAAL spec on sparse data."""
+"""The command `polymodel execute`: run a TeAAL spec on sparse data, or compute a workload."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from polymodel.cli.teaal import (
     add_outputs,
     carried,
     last_generation,
-    load_teaal,
+    load_with_data,
+    require_teaal,
     title_of,
 )
 from polymodel.cli.tensors import rank_sizes, tensors_of
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from polymodel.sparse.tensor import SparseTensor
     from polymodel.spec.teaal.records import TeaalSpec
 
-NAME, ABOUT = "execute", "Run a TeAAL spec on sparse data: results, exact work, accesses, time."
+NAME = "execute"
+ABOUT = (
+    "Run a TeAAL spec on sparse data: results, exact work, accesses, time; or compute a workload's values."
+)
 UNCHECKED = REFUSED
 PICTURES = TREES, PAGE = "fibertrees.svg", "activity.html"
 
@@ -39,6 +43,9 @@ PICTURES = TREES, PAGE = "fibertrees.svg", "activity.html"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the spec, its data and outputs."""
     add_data(parser)
+    parser.add_argument(
+        "--var", action="append", default=[], metavar="NAME=VALUE", help="template variable of a workload"
+    )
     parser.add_argument("--check", action="store_true", help="compare the results with dense arithmetic")
     parser.add_argument(
         "--kept-slices", action="store_true", help="later Einsums keep the slices of the first"
@@ -47,9 +54,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Run a TeAAL spec on data, count all actions, and print the counts."""
+    """Run a TeAAL spec on data, count all actions, and print the counts; or compute a workload's values."""
+    from polymodel.cli.computed import computed
+
     with waiting("counting"):
-        return _executed(options, load_teaal(options))
+        spec = load_with_data(options)
+        if spec.teaal is None and spec.raw_workload is not None:
+            return computed(options, spec)
+        return _executed(options, require_teaal(options, spec))
 
 
 def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:

@@ -19,14 +19,22 @@ MADE = ("dense", "random:DENSITY")
 
 
 def load_teaal(options: argparse.Namespace) -> Spec:
-    """Load the spec that the options name; its files precede the data. Raises SpecError if it is not a TeAAL
-    spec."""
-    more = list(takewhile(_is_file, options.tensors))
-    del options.tensors[: len(more)]
-    spec = load_spec(options, [options.spec, *more])
+    """Load the spec that the options name. Raises SpecError if it is not a TeAAL spec."""
+    return require_teaal(options, load_with_data(options))
+
+
+def require_teaal(options: argparse.Namespace, spec: Spec) -> Spec:
+    """Return the spec. Raises SpecError if it is not a TeAAL spec."""
     if spec.teaal is None:
         raise SpecError([_no_teaal(options.spec)])
     return spec
+
+
+def load_with_data(options: argparse.Namespace) -> Spec:
+    """Load the spec that the options name; its files precede the data."""
+    more = list(takewhile(_is_file, options.tensors))
+    del options.tensors[: len(more)]
+    return load_spec(options, [options.spec, *more])
 
 
 def _is_file(text: str) -> bool:
@@ -37,7 +45,7 @@ def _is_file(text: str) -> bool:
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the spec and for the data of its inputs."""
-    about = "TeAAL file or library name, e.g. tensaurus/spmm; files with further sections may follow"
+    about = "file or library name, e.g. tensaurus/spmm; files with further sections may follow"
     parser.add_argument("spec", metavar="SPEC", help=about)
     parser.add_argument(
         "tensors",

@@ -80,7 +80,7 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
     ]
     for name, text in made.items():
         if name in declared:
-            result[name] = _made(name, text, declared[name], sizes, options, faults)
+            result[name] = generated(name, text, declared[name], sizes, options, faults)
     if faults:
         raise SpecError(faults)
     return result
@@ -104,7 +104,7 @@ def _data_of(name: str, ranks: Sequence[str], sizes: Mapping[str, int]) -> str:
     return f"add a file, {file}, or random data, {name}=random:0.1{unsaid}"
 
 
-def _made(
+def generated(
     name: str,
     text: str,
     ranks: tuple[str, ...],
@@ -112,6 +112,8 @@ def _made(
     options: argparse.Namespace,
     faults: list[Diagnostic],
 ) -> SparseTensor | None:
+    """Return random data, `dense` or `random:DENSITY`, of the sizes of some ranks; None, and why in
+    `faults`, if that cannot be."""
     from polymodel.sparse.density import random_tensor
 
     lacking = [r for r in ranks if r not in sizes]

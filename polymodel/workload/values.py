@@ -142,10 +142,9 @@ def values(
     """Every tensor of a cascade.
 
     `tensors`: the workload inputs, and what `+=` adds to, as arrays, or sparse (`rule` then says which of
-    them stop operations). `until`: a walk over
-    generations ends where this is so of the newest ones (tensor -> array without the generational rank);
-    `fixed_point`: where they equal those before. Those left are equal to the last. Raises SpecError for
-    tensors that do not fit, Refused for operators that are not known.
+    them stop operations). `until`: a walk over generations ends where this is so of the newest ones (tensor
+    -> array without the generational rank); `fixed_point`: where they equal those before. Those left are
+    equal to the last. Raises SpecError for tensors that do not fit, Refused for operators that are unknown.
     """
     store = _initial_store(cascade, tensors, rule)
     ran: dict[str, int] = {}
@@ -317,8 +316,13 @@ def _put(
 
 
 def _adds(cascade: Cascade, tensor: str) -> bool:
-    maker = cascade.producer(tensor)
-    return maker is not None and maker.access_of(tensor).accumulates
+    return (maker := cascade.producer(tensor)) is not None and maker.access_of(tensor).accumulates
+
+
+def sizes_of(cascade: Cascade) -> dict[str, tuple[int, ...]]:
+    """By input tensor the size of each rank that the workload touches."""
+    every = cascade.tensors
+    return {t: (*_room(cascade, t)[1],) for t in every if not cascade.producer(t) or _adds(cascade, t)}
 
 
 def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:

@@ -134,9 +134,41 @@ def test_execute_tells_all_faults(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 2
     assert "the size of rank K is not known" in err
     assert "C is not an input" in err
-    code, _, err = run(capsys, "execute", "matmul", f"A={MATRIX}")
+    code, _, err = run(capsys, "traffic", "matmul", f"A={MATRIX}")
     assert code == 2
     assert "not a TeAAL spec" in err
+    code, _, err = run(capsys, "execute", "matmul", "A=dense", "C=dense")
+    assert code == 2
+    assert "B: there are no data of this input, 64 x 64" in err
+    assert "C is not an input" in err
+    code, _, err = run(capsys, "execute", "matmul", "A=dense", "B=dense", "--size", "M=3")
+    assert code == 2
+    assert "--size: matmul is a workload" in err
+
+
+def test_a_workload_is_computed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Conjugate gradients, a cycle of nine Einsums, solve a system; the library's scan adds up."""
+    random = np.random.default_rng(5)
+    half = random.normal(size=(6, 6))
+    matrix, right = half @ half.T + 6 * np.eye(6), random.normal(size=6)
+    for name, values in (("A", matrix), ("B", right[:, None])):
+        tensor = pm.SparseTensor.from_dense(name, ["U", "V"], values)
+        pm.write_tensor(tensor, tmp_path / f"{name}.mtx")
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "workload.md").read_text(encoding="utf-8")
+    text = page.partition("# file: gradients.yaml\n")[2].partition("```")[0]
+    (tmp_path / "cg.yaml").write_text(text, encoding="utf-8")
+    data = [f"{name}={tmp_path / name}.mtx" for name in "AB"]
+    out = tmp_path / "out"
+    words = ("execute", str(tmp_path / "cg.yaml"), *data, "--until", "7", "--out", str(out))
+    code, told, _ = run(capsys, *words)
+    assert code == 0
+    assert "k: 7 generations" in told
+    found = pm.read_tensor(out / "X.mtx").to_dense()
+    np.testing.assert_allclose(found[-1], np.linalg.solve(matrix, right), rtol=1e-9)
+    code, told, _ = run(capsys, "execute", "prefix_sum", "X=dense", "--var", "P=3", "--format", "json")
+    assert code == 0
+    rows = json.loads(told)
+    assert {row["tensor"]: row["shape"] for row in rows} == {"S": "4 x 64", "X": "3 x 64"}
 
 
 def test_inputs_without_data_are_told_with_their_ranks(capsys: pytest.CaptureFixture[str]) -> None:

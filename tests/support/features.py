@@ -525,6 +525,22 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature("n_instances", product(n_instances=3), slopes="ski"),
     Feature("persistent tensors", product(persistent_tensors=["B"], n_instances=3), slopes="ski"),
+    Feature(
+        "a persistent intermediate on chip (a cache for later tokens)",
+        chain(persistent_tensors=["T"]),
+        tree=(
+            storage("DRAM", "A", "B", "C", "Z"),
+            storage("GLB", "T"),
+            split(
+                [loop("k", 2), storage("GLB", "A"), loop("n", 1), storage("GLB", "B"), leaf("T")],
+                [loop("j", 1), storage("GLB", "C"), loop("m", 1), storage("GLB", "Z"), leaf("Z")],
+            ),
+        ),
+        slopes="chain",
+        outside="persistent intermediates are exchanged in the backing storage: in another memory the whole "
+        "tensor, once for each instance of its Einsum, takes room from every Einsum of the run, also from "
+        "those before it is made",
+    ),
     Feature("two bit widths", product(bits_per_value={"Inputs": 8, "Outputs": 32}), slopes="ski"),
     Feature("densities", product(densities={"A": 0.5}), slopes="ski"),
     Feature(
