@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from polymodel.errors import LimitReached, MemoryUp, Refused
 from polymodel.governor import LOOK, Crew, crowded, until
 from polymodel.mapper.aims import LeastCosts
-from polymodel.mapper.records import Progress, Request, SearchStage
+from polymodel.mapper.records import Progress, Request, SearchStage, TooManyChains
 from polymodel.spec.files import clear_unfinished, recorded
 from polymodel.stores.store import ANEW, locked, read_table, write_table
 
@@ -241,7 +241,7 @@ class Late(Exception):
     """The time limit of a search has passed; caught inside the search."""
 
 
-CUT = (Late, LimitReached, MemoryError)  # exceptions that interrupt a step
+CUT = (Late, LimitReached, MemoryError, TooManyChains)  # exceptions that interrupt a step
 
 
 def always() -> bool:
@@ -327,6 +327,7 @@ class Watch:
     done: int = 0
     late: bool = False
     memory: bool = False  # whether memory ended it
+    too_many: TooManyChains | None = None  # what else ended it
     end: float | None = None
     outer: Watch | None = None
     at: str = ""
@@ -357,6 +358,8 @@ class Watch:
         """Note that a step was interrupted: the search ends with the results so far."""
         self.late = True
         self.memory = self.memory or isinstance(error, (MemoryUp, MemoryError))
+        if isinstance(error, TooManyChains):
+            self.too_many = error
 
     def step(self, work: Callable[[], T]) -> T | None:
         """Run a step of the search. None if time or memory ran out before it was done."""

@@ -574,3 +574,23 @@ class _Limits:
 
 def _change(limit: FigureLimit, need: float) -> Change:
     return Change(KIND, limit.name, need=need, have=limit.number)
+
+
+def with_divisors(
+    cascade: Cascade, hierarchy: Hierarchy, request: Request, result: SearchResult, searched: Search
+) -> SearchResult:
+    """A search of all sizes that ended at too many of them, with the mappings of one among divisors.
+
+    Raises TooManyChains if neither has a mapping.
+    """
+    assert result.too_many is not None
+    limit = request.time_limit
+    left = None if limit is None else max(limit - result.seconds, 0.0)
+    fewer = replace(request, limits=replace(request.limits, sizes="divisors"), time_limit=left, finished=None)
+    some = searched(cascade, hierarchy, fewer) if request.limits.sizes == "all" and left != 0 else None
+    more = () if some is None else some.candidates
+    if not (result.candidates or more):
+        raise result.too_many
+    stages = result.stages if some is None else (*result.stages, *some.stages)
+    seconds = result.seconds + (0.0 if some is None else some.seconds)
+    return replace(result, candidates=(*result.candidates, *more), stages=stages, seconds=seconds)

@@ -465,6 +465,8 @@ def _notes(front: Front) -> Iterator[str]:
         what = f"the time limit of {request.time_limit or 0:g} s struck"
         if front.interrupted or result.memory:
             what = "interrupted" if front.interrupted else "memory ran out"
+        elif result.too_many is not None:
+            what = result.too_many.message
         rest = "; ".join(result.unsearched) or "a part of the space"
         yield from gap_texts(front)
         yield f"{what}, so that there may be better mappings; not searched: {rest}"

@@ -26,6 +26,12 @@ Halos = Literal["retained", "recomputed"]
 FROM_ABOVE = "working sets bounded from above"
 
 
+class TooManyChains(Refused):
+    """A template has more chains of tile sizes than are listed. A search ends there with the best so far."""
+
+    code = "unsupported-constraint"
+
+
 @dataclass(frozen=True)
 class Limits:
     """The constraints of a search, besides `keep` and `may_keep` of the memories.
@@ -248,10 +254,11 @@ class Diagnosis:
 class SearchResult:
     """The result of a search.
 
-    `complete`: False if it was cut short by the time limit, for want of `memory` or by an interrupt;
-    `unsearched` says what is missing. `bounds`: per objective a lower bound over all mappings of the space
-    (empty: unknown). `halos`: whether there was time for all mappings with halos (None: none were
-    requested). `diagnosis`: why there are no candidates after a complete search; its `text` is for users.
+    `complete`: False if it was cut short by the time limit, for want of `memory`, by an interrupt or by
+    `too_many` chains of tile sizes; `unsearched` says what is missing. `bounds`: per objective a lower bound
+    over all mappings of the space (empty: unknown). `halos`: whether there was time for all mappings with
+    halos (None: none were requested). `diagnosis`: why there are no candidates after a complete search; its
+    `text` is for users.
     """
 
     objectives: tuple[str, ...]
@@ -265,6 +272,7 @@ class SearchResult:
     memory: bool = False
     bounds: tuple[float, ...] = ()
     halos: bool | None = None
+    too_many: TooManyChains | None = None
 
     @property
     def reason(self) -> str:

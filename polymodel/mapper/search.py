@@ -62,12 +62,14 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchRe
         what = "chains of windows are fused with halos in explorations of one machine on dense data"
         raise Refused(what, "leave `halos` out", code="unsupported-window")
     result = searched(cascade, hierarchy, request)
-    if result.candidates or not result.complete:
+    if result.too_many is None and (result.candidates or not result.complete):
         return result
+    from polymodel.mapper.diagnosis import diagnosed, limits_diagnosed, with_divisors
+
+    if result.too_many is not None:
+        return with_divisors(cascade, hierarchy, request, result, searched)
     if any(x.held for x in request.shares or ()):  # bounds on tile sizes say nothing about other capacities
         return result
-    from polymodel.mapper.diagnosis import diagnosed, limits_diagnosed
-
     if request.at_most:
         diagnosis = limits_diagnosed(cascade, hierarchy, request, searched)
         if diagnosis is not None:
@@ -223,6 +225,7 @@ def _answer(work: Deepening, spaces: Sequence[EinsumSpace], request: Request, wa
         request.eps,
         time.perf_counter() - watch.begun,
         memory=watch.memory,
+        too_many=watch.too_many,
         bounds=_bounds(candidates, request, watch),
     )
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import Refused
 from polymodel.factoring import divisors, prime_factors
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.loop_homes import parted_loops
+from polymodel.mapper.records import TooManyChains
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import ANY, Template
 from polymodel.pareto import rows_of
@@ -98,7 +98,7 @@ class PointTiles:
 def all_chains(
     space: EinsumSpace, template: Template, sizes: str, fused: Sequence[int] = ()
 ) -> tuple[TileChains, ...]:
-    """The chains of every bundle of variables that can be optimal. Raises Refused if there are too many.
+    """The chains of every bundle of variables that can be optimal. Raises TooManyChains.
 
     `fused`: the tile sizes below the fused loops, if these are given.
     """
@@ -108,7 +108,7 @@ def all_chains(
 def tile_chains(
     space: EinsumSpace, template: Template, bundle: int, sizes: str, fused: Sequence[int] = ()
 ) -> TileChains:
-    """The chains of one bundle that can be optimal. Raises Refused if there are too many."""
+    """The chains of one bundle that can be optimal. Raises TooManyChains."""
     members = space.bundles[bundle]
     extent = math.prod(space.extents[v] for v in members)
     assert len(members) == 1 or sizes != "all", "sizes that do not divide are chosen variable by variable"
@@ -150,7 +150,7 @@ def tile_chains(
                     what = f"more than {MOST_CHAINS:,} chains of tile sizes of {names}"
                     message = f"{space.name}: {what}"
                     remedy = "search divisors only (sizes: divisors)"
-                    raise Refused(message, remedy, code="unsupported-constraint")
+                    raise TooManyChains(message, remedy)
     n = len(tiles)
     result = TileChains(
         extent,

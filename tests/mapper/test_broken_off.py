@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.mapper import budget, completion_bounds, first_mappings
+from polymodel.mapper import budget, completion_bounds, first_mappings, tile_chains
 from polymodel.mapper.completion_bounds import CompletionBounds
 from polymodel.mapper.diagnosis import Relaxer
 from polymodel.mapper.pmappings import Explorer
@@ -219,3 +219,20 @@ def test_threads_end_with_their_block() -> None:
     assert time.monotonic() - begun < 0.3 + BUSY
     with budget.Threads(2) as pool:
         assert list(pool.each(abs, (-1, 2, -3))) == [1, 2, 3]
+
+
+def test_too_many_tile_sizes_end_a_search_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sizes of the second matmul under the first one's loops are more than are listed; those that divide
+    are not, and are in the space as well."""
+    spec = pm.load("matmul_chain_2", "simple_two_level", M=12, N0=6, N1=6, N2=6)
+    whole = pm.explore(spec, objectives="energy", constraints={"sizes": "all"})
+    divisors = pm.explore(spec, objectives="energy")
+    assert whole.complete
+    monkeypatch.setattr(tile_chains, "MOST_CHAINS", 15)
+
+    cut = pm.explore(spec, objectives="energy", constraints={"sizes": "all"})
+    assert not cut.complete
+    assert whole.best().energy <= cut.best().energy <= divisors.best().energy
+    assert cut.bounds["energy"] <= whole.best().energy
+    assert "more than 15 chains of tile sizes of" in str(cut)
+    assert "so that there may be better mappings" in str(cut)
