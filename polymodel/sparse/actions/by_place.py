@@ -24,41 +24,38 @@ from polymodel.sparse.density.model import MOST_PLACES, DensityModel
 @dataclass(frozen=True, eq=False)
 class PlacedTiles:
     """The tiles of a condition's leader: the tile shape, and the rank variable of each rank (None for a rank
-    with a single tile)."""
+    with a single tile). `parts`: for tiles that do not start at multiples of one size, such as those with
+    gaps, the tile of each coordinate of each rank; `tile` is then the largest."""
 
     condition: Condition
     model: DensityModel
     tile: tuple[int, ...]
     variables: tuple[str | None, ...]
+    parts: tuple[Ints, ...] | None = None
 
     @classmethod
     def of(cls, tally: LinkTally, condition: Condition, data: TensorData) -> PlacedTiles | None:
-        """Return the tiles. Return None where they do not start at multiples of one size, or are not tiles of
-        the density model."""
+        """Return the tiles. Return None where they are not tiles of the density model."""
         if data.model is None or data.placeless or data.actual is not None:
             return None
         used = tally.structure.led(condition.leader)
         if len(used.accesses) > 1:
             return None
         tiles = LoopTiles(tally.structure, condition.leader, condition.digits)
-        if not tiles.regular():
+        parts = tiles.parts(data.model.shape)
+        if parts is None:
             return None
-        names: list[str | None] = []
-        sizes: list[int] = []
-        for x, whole in zip(tiles.access.projection, data.model.shape, strict=True):
-            name = x.terms[0][0]
-            if name in tiles.groups:
-                groups = tiles.groups[name]
-                if x.terms[0][1] != 1 or groups.size != whole:
-                    return None
-                names.append(name)
-                sizes.append(int(np.bincount(groups).max()))
-            elif tiles.spans.get(name) == whole:
-                names.append(None)
-                sizes.append(whole)
-            else:
-                return None
-        return cls(condition, data.model, tuple(sizes), tuple(names))
+        names = tuple(x.terms[0][0] for x in tiles.access.projection)
+        variables = tuple(name if name in tiles.groups else None for name in names)
+        sizes = tuple(int(np.bincount(part).max()) for part in parts)
+        return cls(condition, data.model, sizes, variables, None if tiles.regular() else parts)
+
+    def nonempty(self) -> Floats | None:
+        """Return P(nonempty) of every tile, with one axis per rank; None where the model does not provide
+        it."""
+        if self.parts is None:
+            return self.model.nonempty_by_place(self.tile)
+        return self.model.nonempty_by_parts(self.parts)
 
     @property
     def along(self) -> tuple[str, ...]:
@@ -144,7 +141,7 @@ def _joint_sums(
         number = tally.conditions.index(p.condition)
         if prod(cells[v].atoms.size for v in p.along) > MOST_PLACES:
             return None
-        chances = p.model.nonempty_by_place(p.tile)
+        chances = p.nonempty()
         if chances is None:
             return None
         index = [tally.axes[at[v]].groups[number][cells[v].atoms] for v in p.along]

@@ -493,12 +493,16 @@ class EinsumActions:
 
     def _places(self, sums: LinkSums, conditions: Iterable[Condition]) -> bool:
         """Return True, and add a note, if a position-dependent model leads an action by tiles of several
-        sizes."""
-        leaders = dict.fromkeys(c.leader for c in conditions if sums.uneven(c))
-        for leader in leaders:
+        sizes, or by tiles with gaps that it does not describe."""
+        leaders = {c.leader: sums.has_gaps(c) for c in conditions if sums.uneven(c)}
+        for leader, gaps in leaders.items():
+            why = "do not consist of consecutive elements, and its model does not describe such tiles"
+            which = "they"
+            if not gaps:
+                why, which = "differ in size, and its model knows places", "the smaller ones"
             text = (
-                f"{self.structure.name}: tiles of {leader} differ in size, and its model knows places; "
-                "the smaller ones are taken never to be empty: give the data for exact numbers"
+                f"{self.structure.name}: tiles of {leader} {why}; {which} are taken never to be empty: give "
+                "the data for exact numbers"
             )
             if text not in self.notes:
                 self.notes.append(text)

@@ -155,6 +155,21 @@ class LoopTiles:
             np.array_equal(g, np.arange(g.size) // int(np.bincount(g).max())) for g in self.groups.values()
         )
 
+    def parts(self, shape: Sequence[int]) -> tuple[Ints, ...] | None:
+        """Return, for each rank of a tensor of this shape, the number of the tile that each coordinate
+        belongs to; None where tiles overlap, or do not cover the tensor in its order."""
+        result = []
+        for x, whole in zip(self.access.projection, shape, strict=True):
+            if len(x.terms) != 1 or x.terms[0][1] != 1:
+                return None
+            name = x.terms[0][0]
+            spanned = np.zeros(whole, np.int64) if self.spans.get(name) == whole else None
+            part = self.groups.get(name, spanned)
+            if part is None or part.size != whole:
+                return None
+            result.append(part)
+        return tuple(result)
+
     def bits(self, format: Format, tensor: SparseTensor) -> ActualBits:
         """Return the bits of all nonempty tiles of given data. Overlapping windows each hold the elements
         that they share."""

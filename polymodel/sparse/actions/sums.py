@@ -62,15 +62,28 @@ class ClassTransfers:
         if not placed:
             return tuple(conditions)
         elsewhere = [c for c in conditions if c not in placed]
-        taken = self._varying(elsewhere, self.tally.elements()) | self._actual_variables()
+        arrays = (*self._arrays(elsewhere), self.tally.elements())
+        varying, taken = self._varying(arrays), self._actual_variables()
         if self.own is not None:
             taken |= set(self.own.variables) if differs(self.data[self.own.tensor], self.own) else set()
         kept = list(elsewhere)
         for condition, along in placed.items():
-            if not along & taken:
+            if not along & taken and all(self._evenly(condition, v, arrays) for v in along & varying):
                 kept.append(condition)
                 taken |= along
         return tuple(c for c in conditions if c in kept)
+
+    def _evenly(self, condition: Condition, variable: str, arrays: Sequence[Floats | Bools]) -> bool:
+        """Return True if every part of the leader along a rank variable has equal counts, such as one read
+        for the instances that share it. `arrays`: the counts of classes, and what they are multiplied by."""
+        axis = next(n for n, a in enumerate(self.tally.axes) if a.variable == variable)
+        part = self.tally.axes[axis].groups[self.tally.conditions.index(condition)]
+        rows = [np.moveaxis(x, axis, 0) for x in arrays if x.shape[axis] > 1]
+        columns = np.concatenate([x.reshape(x.shape[0], -1) for x in rows], axis=1)
+        labels = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)[self.tally.labels[axis]]
+        table = np.zeros((int(part.max()) + 1, int(labels.max()) + 1), np.int64)
+        np.add.at(table, (part, labels), 1)
+        return bool((table == table[0]).all())
 
     def own_is_tied(self, conditions: Sequence[Condition]) -> bool:
         """Return True if the tensor itself has a position-dependent model and its density is not the fraction
@@ -81,7 +94,7 @@ class ClassTransfers:
             return False
         elsewhere = [c for c in conditions if not self._along(c)]
         return not each_once(self.own) or bool(
-            set(self.own.variables) & (self._varying(elsewhere) | self._actual_variables())
+            set(self.own.variables) & (self._varying(self._arrays(elsewhere)) | self._actual_variables())
         )
 
     def taken(self, placed: Sequence[PlacedTiles]) -> bool:
@@ -106,9 +119,12 @@ class ClassTransfers:
         several = (a for a in self.tally.axes if number in a.groups and a.groups[number].any())
         return frozenset(a.variable for a in several)
 
-    def _varying(self, conditions: Sequence[Condition], *more: Floats) -> set[str]:
+    def _arrays(self, conditions: Sequence[Condition]) -> tuple[Floats | Bools, ...]:
+        """Return which transfers count, and the probabilities that they are multiplied by."""
+        return self.counted, self.met, self.chance(conditions)
+
+    def _varying(self, arrays: Sequence[Floats | Bools]) -> set[str]:
         """Return the rank variables along which counts differ."""
-        arrays = (self.counted, self.met, self.chance(conditions), *more)
         return {
             atoms.variable
             for n, atoms in enumerate(self.tally.axes)
@@ -140,6 +156,7 @@ class Tables:
     known: dict[tuple[object, ...], GroupTable] = field(default_factory=dict)
     sums: dict[tuple[object, ...], tuple[Number, bool]] = field(default_factory=dict)
     meetings: dict[Meeting, GroupTable] = field(default_factory=dict)
+    shares: dict[tuple[str, Digits], float | None] = field(default_factory=dict)
 
 
 # The end of a link at which an access is counted, and the access that writes back the sums that one fetches.
@@ -367,26 +384,47 @@ class LinkSums:
         return result
 
     def uneven(self, condition: Condition) -> bool:
-        """Return True if the leader's model is position-dependent and its parts differ in size, so that the
-        result is a bound."""
+        """Return True if the leader's model is position-dependent and its parts differ in size, or have gaps
+        which the model does not describe, so that the result is a bound."""
         data = self.data[condition.leader]
         if data.actual is not None or data.placeless:
             return False
         tiles = LoopTiles(self.structure, condition.leader, condition.digits)
-        return not tiles.regular() or sum(1 for _ in tiles.classes()) > 1
+        if sum(1 for _ in tiles.classes()) > 1:
+            return True
+        return not tiles.regular() and self._share_of_parts(condition) is None
+
+    def has_gaps(self, condition: Condition) -> bool:
+        """Return True if parts of the leader do not consist of consecutive elements."""
+        return not LoopTiles(self.structure, condition.leader, condition.digits).regular()
+
+    def _share_of_parts(self, condition: Condition) -> float | None:
+        """Return the mean probability that a part with gaps holds a nonzero; None where the model does not
+        give it."""
+        key = condition.leader, condition.digits
+        if key not in self._tables.shares:
+            model = self.data[condition.leader].model
+            tiles = LoopTiles(self.structure, condition.leader, condition.digits)
+            parts = None if model is None else tiles.parts(model.shape)
+            found = None if model is None or parts is None else model.nonempty_of_parts(parts)
+            self._tables.shares[key] = found
+        return self._tables.shares[key]
 
     def _holds(self, tally: LinkTally, condition: Condition) -> Floats:
         """Return the probability that the leader's part is not empty.
 
-        A position-dependent model gives the mean for the full tiles of a tiling. It does not describe smaller
-        tiles, which are taken never to be empty.
+        A position-dependent model gives the mean for the full tiles of a tiling, and for parts of one size
+        with gaps. Smaller tiles, and parts that it does not describe, are taken never to be empty.
         """
         parts = tally.part(condition)
         chances = self.data[condition.leader].nonempty(parts)
+        known = self.data[condition.leader]
+        gaps = known.actual is None and not known.placeless and self.has_gaps(condition)
+        if gaps:
+            share = None if self.uneven(condition) else self._share_of_parts(condition)
+            return np.full_like(chances, 1.0 if share is None else share)
         if not self.uneven(condition):
             return chances
-        if not LoopTiles(self.structure, condition.leader, condition.digits).regular():
-            return np.ones_like(chances)
         full = np.ones(chances.shape, np.bool_)
         for sizes in parts:
             full = full & (sizes == sizes.max())

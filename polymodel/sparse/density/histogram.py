@@ -183,15 +183,20 @@ class RankNnz(Placed):
 
     def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
         """Return P(nonempty) of every tile; a tile is empty if its part of each fiber is empty."""
-        many = [-(-s // t) for s, t in zip(self.shape, tile, strict=True)]
-        if max(prod(many), self.histogram.size) > MOST_PLACES:
+        if prod(-(-s // t) for s, t in zip(self.shape, tile, strict=True)) > MOST_PLACES:
+            return None
+        return self.nonempty_by_parts([np.arange(s) // t for s, t in zip(self.shape, tile, strict=True)])
+
+    def nonempty_by_parts(self, parts: Sequence[Ints]) -> Floats | None:
+        sizes = [np.bincount(part) for part in parts]
+        if max(prod(size.size for size in sizes), self.histogram.size) > MOST_PLACES:
             return None
         along = [self.ranks.index(r) for r in self.along]
-        others = [i for i in range(len(tile)) if i not in along]
-        points = np.ones([many[i] for i in others], dtype=np.int64)
+        others = [i for i in range(len(parts)) if i not in along]
+        points = np.ones([sizes[i].size for i in others], dtype=np.int64)
         for number, i in enumerate(others):
-            size = np.minimum(tile[i], self.shape[i] - tile[i] * np.arange(many[i]))
-            points = points * size.reshape([-1 if k == number else 1 for k in range(len(others))])
+            points = points * sizes[i].reshape([-1 if k == number else 1 for k in range(len(others))])
+        ordered = [np.argsort(parts[i], kind="stable") for i in along]
         widths, kind = np.unique(points, return_inverse=True)
         nonzeros, fiber = np.unique(self.histogram, return_inverse=True)
         laws = [Hypergeometric(self._fiber, int(n)) for n in nonzeros]
@@ -199,8 +204,9 @@ class RankNnz(Placed):
         for width in widths:
             value = np.array([float(law.log_p_empty(np.array(width))) for law in laws])
             logs = np.maximum(value, -800.0)[fiber].reshape(self.histogram.shape)
+            logs = logs[np.ix_(*ordered)]
             for axis, i in enumerate(along):
-                logs = np.add.reduceat(logs, np.arange(0, self.shape[i], tile[i]), axis=axis)
+                logs = np.add.reduceat(logs, np.cumsum(sizes[i]) - sizes[i], axis=axis)
             each.append(-np.expm1(logs))
         result = np.stack(each, axis=-1)[..., kind.reshape(points.shape)]
         return np.transpose(result, np.argsort([*along, *others]))

@@ -198,6 +198,21 @@ class DensityModel(ABC):
         numbers = np.transpose(place.numbers, np.argsort(place.axes)) if place.axes else place.numbers
         return np.broadcast_to(numbers.reshape(shape) / place.of, self.shape)
 
+    def nonempty_by_parts(self, parts: Sequence[Ints]) -> Floats | None:
+        """Return P(nonempty) of every combination of parts, with one axis per rank. The coordinates of a part
+        need not be consecutive.
+
+        `parts`: for each rank the number of the part that each coordinate belongs to. None where the model
+        does not provide it, or there are too many combinations.
+        """
+        return None
+
+    def nonempty_of_parts(self, parts: Sequence[Ints]) -> float | None:
+        """Return the mean of P(nonempty) over all combinations of parts, as in `nonempty_by_parts`; None
+        where the model does not provide it."""
+        each = self.nonempty_by_parts(parts)
+        return None if each is None else float(each.mean())
+
     def expected_in(self, rects: Ints) -> Floats | None:
         """Return the expected nonzeros of rectangles (k x row, column, height, width) of a matrix; None where
         the model does not provide them."""

@@ -397,20 +397,39 @@ class Regional(Placed):
     def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Fullness] | None:
         """Return the maximum over parts. Parts that are not tiles are sums of rectangles."""
         result = super().fullest_part(parts)
-        runs = [_runs(part) for part in parts]
-        if result is not None or prod(start.size for start, _, _ in runs) > _RECTS:
+        rects, number, _ = _rectangles(parts)
+        if result is not None or rects is None:
             return result
-        (row, height, of_row), (column, width, of_column) = runs
-        grid = [np.repeat(x, column.size) for x in (row, height, of_row)]
-        grid_1 = [np.tile(x, row.size) for x in (column, width, of_column)]
-        rects = np.stack([grid[0], grid_1[0], grid[1], grid_1[1]], axis=1)
-        number = grid[2] * (int(of_column.max(initial=0)) + 1) + grid_1[2]
         one = self.regions().laws(rects)
         values = (one.mean, one.variance, one.log_empty, one.sure, one.most)
         many = CountLaws(*(np.bincount(number, weights=v).astype(np.float64) for v in values))
         ones = np.ones(many.mean.size)
         greatest = OfKinds(Kinds(rects, ones, ones, float(ones.size)), many, False).greatest[0]
         return greatest, "expected" if self.independent and not self.cuts(rects) else "estimate"
+
+    def nonempty_by_parts(self, parts: Sequence[Ints]) -> Floats | None:
+        """Return P(nonempty) of parts that are unions of independent rectangles."""
+        if not self.independent:
+            return None
+        rects, number, many = _rectangles(parts)
+        if rects is None or self.cuts(rects):
+            return None
+        logs = np.bincount(number, weights=self.regions().log_empty(rects), minlength=prod(many))
+        return -np.expm1(logs).reshape(many)
+
+
+def _rectangles(parts: Sequence[Ints]) -> tuple[Ints | None, Ints, tuple[int, int]]:
+    """Return the rectangles that parts of a matrix consist of (None for too many), the number of the
+    combination of parts that each belongs to, and the numbers of parts."""
+    runs = [_runs(part) for part in parts]
+    (row, height, of_row), (column, width, of_column) = runs
+    many = int(of_row.max(initial=0)) + 1, int(of_column.max(initial=0)) + 1
+    if row.size * column.size > _RECTS:
+        return None, of_row, many
+    grid = [np.repeat(x, column.size) for x in (row, height, of_row)]
+    grid_1 = [np.tile(x, row.size) for x in (column, width, of_column)]
+    rects = np.stack([grid[0], grid_1[0], grid[1], grid_1[1]], axis=1)
+    return rects, grid[2] * many[1] + grid_1[2], many
 
 
 def nonempty_tiles(model: DensityModel, tile: tuple[int, ...]) -> Floats | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import CountLaws
-from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints
+from polymodel.sparse.density.model import MOST_PLACES, DensityModel, Floats, Fullness, Ints
 from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.density.regions import Kinds, Regional, Regions, summed
 from polymodel.sparse.tensor import SparseTensor
@@ -46,6 +47,11 @@ class Products:
         """Make the sums from the values of kinds of rows x kinds of columns."""
         left, right = _factors(values)
         return cls(_running(left[row_kinds]), _running(right[column_kinds]))
+
+    def sorted_by(self, rows: Ints, columns: Ints) -> Products:
+        """Return the sums with rows and columns in this order."""
+        left, right = np.diff(self.rows, axis=0), np.diff(self.columns, axis=0)
+        return Products(_running(left[rows]), _running(right[columns]))
 
     def over(self, rects: Ints) -> Floats:
         """Return the sum over all points of each rectangle."""
@@ -427,6 +433,17 @@ class RowColumn(Regional):
                 return float(sums.max(initial=0.0)), "exact"
         return super().fullest_part(parts)
 
+    def nonempty_by_parts(self, parts: Sequence[Ints]) -> Floats | None:
+        """Return P(nonempty) of parts: rectangles of the matrix whose rows and columns are sorted by part."""
+        sizes = [np.bincount(part) for part in parts]
+        if prod(size.size for size in sizes) > MOST_PLACES:
+            return None
+        regions = self._regions.sorted_by(*(np.argsort(part, kind="stable") for part in parts))
+        starts = [np.cumsum(size) - size for size in sizes]
+        columns = [*np.meshgrid(*starts, indexing="ij"), *np.meshgrid(*sizes, indexing="ij")]
+        rects = np.stack([c.reshape(-1) for c in columns], axis=1)
+        return -np.expm1(regions.log_empty(rects)).reshape([size.size for size in sizes])
+
     def kinds(self, tile: tuple[int, int]) -> Kinds:
         most = max(int(_MOST**0.5), _FULLEST * 2)
         many = [-(-s // t) for s, t in zip(self.shape, tile, strict=True)]
@@ -503,6 +520,13 @@ class OfMargins(Regions):
     rows_below: Floats
     columns_below: Floats
     fixed: bool
+
+    def sorted_by(self, rows: Ints, columns: Ints) -> OfMargins:
+        """Return the statistics of the matrix with its rows and columns in this order."""
+        c = self.chances
+        chances = Chances(*(x.sorted_by(rows, columns) for x in (c.mean, c.square, c.log_empty)))
+        below = summed(np.diff(self.rows_below)[rows]), summed(np.diff(self.columns_below)[columns])
+        return OfMargins(self.shape, chances, *below, self.fixed)
 
     def keys(self, rects: Ints) -> Ints:
         return rects

@@ -18,7 +18,7 @@ from itertools import product
 from math import prod
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.integers import distinct_numbers
@@ -221,6 +221,17 @@ class Sampled(Placed):
     def regions(self) -> Regions:
         return OfSizes(self)
 
+    def nonempty_of_parts(self, parts: Sequence[Ints]) -> float | None:
+        """Estimate the fraction of nonempty combinations of parts from those that contain the drawn
+        nonzeros."""
+        if self.source is None:
+            return None
+        tensor, chosen = self.source
+        sides = [int(part.max(initial=0)) + 1 for part in parts]
+        where = np.stack([part[c] for part, c in zip(parts, tensor.coords, strict=True)])
+        seen = _containing(where, sides, chosen, np.ones(chosen.size, dtype=bool))
+        return min(1.0, self.nonzeros * seen.shares[0] / prod(sides))
+
     def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         corners = self._corners(tile)
         number = float(self.number_of_tiles(tile))
@@ -265,19 +276,27 @@ def _ladder(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 def _met(tensor: SparseTensor, tile: tuple[int, ...], chosen: Ints) -> Seen:
     """Return the tiles of one shape that contain the chosen nonzeros."""
     where = tensor.coords // np.array(tile, dtype=np.int64)[:, None]
-    numbers = np.zeros(tensor.nnz, dtype=np.int64)
-    for row, size, step in zip(where, tensor.shape, tile, strict=True):
-        _, compact = np.unique(row, return_inverse=True) if tensor.size > 2**62 else (None, row)
-        numbers = numbers * (-(-size // step)) + compact
+    whole = np.ones(chosen.size, dtype=bool)
+    for row, size, step in zip(where[:, chosen], tensor.shape, tile, strict=True):
+        whole &= row < size // step
+    sides = [-(-size // step) for size, step in zip(tensor.shape, tile, strict=True)]
+    return _containing(where, sides, chosen, whole)
+
+
+def _containing(where: Ints, sides: Sequence[int], chosen: Ints, whole: NDArray[np.bool_]) -> Seen:
+    """Return the tiles that contain the chosen nonzeros. `where`: the tile of each nonzero (ranks x
+    nonzeros); `sides`: the number of tiles along each rank; `whole`: which of the chosen nonzeros are in
+    full tiles."""
+    numbers = np.zeros(where.shape[1], dtype=np.int64)
+    for row, side in zip(where, sides, strict=True):
+        _, compact = np.unique(row, return_inverse=True) if prod(sides) > 2**62 else (None, row)
+        numbers = numbers * side + compact
     own = numbers[chosen]
     known = distinct_numbers(own)
     place = np.minimum(np.searchsorted(known, numbers), known.size - 1)
     counts = np.bincount(place[known[place] == numbers], minlength=known.size)
-    whole = np.ones(chosen.size, dtype=bool)
-    for row, size, step in zip(where[:, chosen], tensor.shape, tile, strict=True):
-        whole &= row < size // step
     met = np.searchsorted(known, own)
-    weight = _weights(counts, chosen.size, tensor.nnz) / np.bincount(met)
+    weight = _weights(counts, chosen.size, where.shape[1]) / np.bincount(met)
     return Seen(counts[met].astype(np.int64), whole.astype(np.float64), weight[met])
 
 

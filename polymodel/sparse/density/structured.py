@@ -131,6 +131,16 @@ class FixedStructured(Placed):
     def nonempty_by_place(self, tile: tuple[int, ...]) -> Floats | None:
         return nonempty_tiles(self, tile) if len(self.shape) == 2 else super().nonempty_by_place(tile)
 
+    def nonempty_by_parts(self, parts: Sequence[Ints]) -> Floats | None:
+        """Return P(nonempty) of parts of equal sizes that are consecutive along the groups: fibers are
+        independent and all alike, so that their order does not matter."""
+        sizes = [np.bincount(part) for part in parts]
+        tile = tuple(int(size[0]) for size in sizes)
+        along = parts[self._axis]
+        consecutive = bool((along == np.arange(along.size) // tile[self._axis]).all())
+        equal = all((size == t).all() for size, t in zip(sizes, tile, strict=True))
+        return self.nonempty_by_place(tile) if consecutive and equal else None
+
     def regions(self) -> Regions:
         return OfGroups(self.shape, self.n, self.m, self._axis, self._law)
 
