@@ -24,7 +24,7 @@ from polymodel.mapping.looptree import (
     users,
 )
 from polymodel.mapping.resolve import ResolvedMapping
-from polymodel.polyhedra import needs, steps
+from polymodel.polyhedra import needs, sets, steps
 from polymodel.reuse import Reuse, override
 from polymodel.schedule import relations
 from polymodel.schedule.executed import (
@@ -254,10 +254,25 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     never = relations.never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"
-        remedy = f"shrink the consumer's ranks, or say what is before: init: {{{tensor}: 0}}"
-        return _fault(tensor, views[0], never, message, remedy)
+        return _fault(tensor, views[0], never, message, _made_or_before(problem.cascade, pair))
     positions = sorted(p for f in made for p in f.temporal)
     return _unfinished(problem, pair, views[0], (made, read), positions) or _home(problem, pair, reuse)
+
+
+def _made_or_before(cascade: Cascade, pair: Dependence) -> str:
+    """What to do about a read of what is never produced: `init` is for a box of a tensor that is carried
+    forward, or read at an earlier index than it is written at."""
+    tensor, maker, reader = pair.tensor, cascade[pair.producer], cascade[pair.consumer]
+    made, read = maker.access_of(tensor), reader.access_of(tensor)
+    ranks = zip(made.projection, read.projection, strict=True)
+    behind = any(a.terms == b.terms and b.constant < a.constant for a, b in ranks)
+    if tensor not in cascade.recurrent and not behind:
+        within = f"bound {reader.name} to what {maker.name} writes (iteration_space_shape)"
+        return f"{within}, or let {maker.name} write all that is read"
+    if not sets.is_box(maker.relation(made).range()):
+        why = f"what it writes of {tensor} is not a box, before which init: {{{tensor}: 0}} says nothing"
+        return f"let {maker.name} execute over all of its ranks, without bounds that tie them: {why}"
+    return f"shrink the ranks of {reader.name}, or say what is before: init: {{{tensor}: 0}}"
 
 
 def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
@@ -287,8 +302,7 @@ def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     never = relations.never(made, read)
     if never is not None:
         message = f"{consumer} reads {tensor} but {producer} never produces it"
-        remedy = f"say what it is before: init: {{{tensor}: 0}}, or shrink the ranks of {consumer}"
-        return _fault(tensor, ends[0], never, message, remedy)
+        return _fault(tensor, ends[0], never, message, _made_or_before(problem.cascade, pair))
     early = f"{consumer} reads {tensor} of an earlier iteration before {producer} has finished it"
     for position in sorted(p for f in made for p in f.temporal):
         late = relations.late(made, read, position)

@@ -446,10 +446,12 @@ def without_boundaries(
                 image = e.relation(access).range()
                 if not is_box(image):
                     path: Path = ("workload", "einsums", i)
-                    message = (
-                        f"what {e.name} writes of {access.tensor} is not a box, so that its edge has no init"
+                    what = f"what {e.name} writes of {access.tensor}"
+                    message = f"{what} is not a box, so that its edge has no init"
+                    what = (
+                        f"let {e.name} execute over all of its ranks: leave out the bounds that tie them, "
+                        "here and in the Einsums that make what it reads"
                     )
-                    what = "leave init out, and let another tensor hold what comes before"
                     faults.add(path, message, what, code="invalid-recurrence")
                 written[access.tensor] = bounding_box(image) or ()
     edges = _Edges(dict(init), dict(boundary), generational or {})

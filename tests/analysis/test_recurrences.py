@@ -475,3 +475,37 @@ def test_reads_that_one_generation_alone_does_not_have(engine: str, generations:
     report = evaluated(workload, *nodes, engine=engine)
     read = 2 * (generations - 1)  # what the last generation leaves is not read
     assert moved(report, "S") == {"DRAM": (2 * read, 0, 0, 2 * generations), "GLB": (read, 0, read, 0)}
+
+
+def maximum_in_chunks(**bounds: str) -> dict[str, object]:
+    """The maximum of each chunk of four, and a running one over three chunks; `bounds`: of the Einsums."""
+    reads = {"L": [{"name": "A", "projection": ["c", "m", "p"]}]}
+    reads["R"] = [{"name": n, "projection": ["c", "p"]} for n in "RL"]
+    writes: dict[str, object] = {"L": ["c", "p"], "R": {"C": "c + 1", "P": "p"}}
+    einsums = [
+        {
+            "name": n, "operations": {how: "max"},
+            "tensor_accesses": [*reads[n], {"name": n, "projection": writes[n], "output": True}],
+            **({"iteration_space_shape": bounds[n]} if n in bounds else {}),
+        }
+        for n, how in (("L", "reduce"), ("R", "map"))
+    ]  # fmt: skip
+    return {
+        "rank_sizes": {"C": 3, "M": 4, "P": 12}, "bits_per_value": {"All": 8}, "generational": ["C"],
+        "init": {"R": "-inf"}, "einsums": einsums,
+    }  # fmt: skip
+
+
+def test_a_mask_over_running_values_is_refused_with_remedies_that_lead_somewhere() -> None:
+    """A causal mask of a maximum in chunks: `init` is advised of no tensor that may not have one."""
+    nodes = [storage("DRAM", "A", "L", "R"), {"type": "Sequential", "nodes": [leaf("L"), leaf("R")]}]
+    told = fault_of(maximum_in_chunks(L="4*c + m <= p"), *nodes)
+    assert "bound R to what L writes (iteration_space_shape), or let L write all that is read" in told
+    assert "init: {L" not in told
+    told = fault_of(maximum_in_chunks(L="4*c + m <= p", R="4*c <= p"), *nodes)
+    assert "let R execute over all of its ranks: leave out the bounds that tie them" in told
+    unsaid = {k: v for k, v in maximum_in_chunks(L="4*c + m <= p", R="4*c <= p").items() if k != "init"}
+    assert "what it writes of R is not a box, before which init: {R: 0} says nothing" in fault_of(
+        unsaid, *nodes
+    )
+    assert evaluated(maximum_in_chunks(), *nodes, engine="auto").feasible
