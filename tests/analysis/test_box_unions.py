@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.analysis.exact import lifetimes
 from polymodel.analysis.symbolic import listings
 from polymodel.analysis.symbolic.atoms import ChainLevel
 from polymodel.analysis.symbolic.box_unions import coordinates, sizes_at, tiles_touched
@@ -42,7 +43,9 @@ def plane(size: int, steps: int, boundary: object) -> dict[str, Any]:
     }
 
 
-def tiled(size: int, steps: int, boundary: object, chain: Chain, reuse: str = "refill") -> pm.Spec:
+def tiled(
+    size: int, steps: int, boundary: object, chain: Chain, reuse: str = "refill", **more: Any
+) -> pm.Spec:
     held = ["U", "U0", *(["E"] if boundary == "E" else [])]
     nodes = [
         storage("DRAM", *held),
@@ -50,7 +53,7 @@ def tiled(size: int, steps: int, boundary: object, chain: Chain, reuse: str = "r
         storage("GLB", *held, reuse=reuse),
         leaf("U"),
     ]
-    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12), unit()]}
+    arch = {"nodes": [memory("DRAM", 8e-12), memory("GLB", 1e-12, **more), unit()]}
     work = plane(size, steps, boundary)
     return pm.load({"symbols": {"S": None}, "arch": arch, "workload": work, "mapping": {"nodes": nodes}})
 
@@ -196,3 +199,27 @@ def test_marks_find_the_sizes_of_single_tiles(seed: int) -> None:
         sizes = sizes_at(boxes, ranks, [tiles], loops, np.insert(found, 0, 0, axis=1))
         assert sizes is not None
         assert sizes.tolist() == [len(held[tuple(stamp)]) for stamp in found.tolist()]
+
+
+@pytest.mark.parametrize("boundary", [0, "U0", "E"])
+def test_lifetimes_of_a_plate_are_not_listed(boundary: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`U0` is read by nine accesses: before the first step, and beyond four edges."""
+
+    def listed(*_: object) -> None:
+        raise AssertionError("operations are listed one by one")
+
+    monkeypatch.setattr(lifetimes, "_LISTED", 0)
+    monkeypatch.setattr(lifetimes, "live_counts", listed)
+    for loops in ([("t", 1), ("x", 2)], [("t", 2)], [("t", 1), ("y", 2), ("x", 3)]):
+        spec = tiled(7, 4, boundary, loops, allocation="live")
+        counted, walked = (pm.evaluate(spec, engine=e).analysis for e in ("exact", "enumerate"))
+        assert not differences(counted, walked)
+        assert any(w.measure == "live" for w in counted.working_sets)
+
+
+def test_a_large_plate_needs_room_for_what_is_alive() -> None:
+    """A generation in the backing storage, and two rows on chip, whatever the number of steps."""
+    spec = tiled(512, 100, "U0", [("t", 1), ("x", 128)], allocation="live")
+    found = pm.evaluate(spec).analysis.working_sets
+    sizes = {w.component: w.bits for w in found if w.measure == "live"}
+    assert sizes == {"DRAM": 2101208, "GLB": 8184}
