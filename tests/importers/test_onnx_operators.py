@@ -259,6 +259,19 @@ def test_weights_of_group_normalisation_belong_to_groups_before_operator_set_21(
     np.testing.assert_allclose(got, normed * scale + bias, rtol=1e-4, atol=1e-5)
 
 
+def test_a_product_of_elements_by_einsum_is_taken_in_as_one() -> None:
+    nodes = [
+        node("MatMul", ["X", "w"], ["m"]),
+        node("Einsum", ["m", "v"], ["e"], equation="ij,j->ij"),
+        node("Einsum", ["e"], ["same"], equation="ij->ij"),
+        node("Relu", ["same"], ["Y"]),
+    ]
+    found = pm.import_onnx(model(nodes, {"X": (2, 4)}, ["Y"], w(w=(4, 3), v=(3,))))
+    (einsum,) = found.spec.workload
+    steps = [s for s in dict(einsum.operations)["populate"].split("; ") if s != "identity"]
+    assert (steps, operations(found.spec.workload)) == (["mul(_, v)", "relu"], {einsum.name: 24})
+
+
 def test_upsample_of_a_later_operator_set_is_read() -> None:
     nodes = [node("Upsample", ["X", "scales"], ["U"], mode="nearest"), node("Relu", ["U"], ["Y"])]
     scales = {"scales": np.array([1, 1, 2, 2], np.float32)}

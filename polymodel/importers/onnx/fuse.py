@@ -88,4 +88,6 @@ def _word(e: Lowered, source: AccessIndices, names: Mapping[str, str]) -> str:
     called = ["_" if line is source else names[line.tensor] for line in e.inputs]
     if "(" in e.map:
         return re.sub(r"_(\d+)", lambda m: called[int(m[1])], e.map)
-    return e.map if len(called) == 1 else f"{e.map}({', '.join(called)})"
+    if len(called) == 1:
+        return e.map or "identity"
+    return f"{e.map or 'mul'}({', '.join(called)})"  # an Einsum without a word is a product
