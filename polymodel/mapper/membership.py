@@ -250,7 +250,9 @@ class _Path:
         if v in o.windowed | o.tied:
             node.slides = v
             if v not in self.space.slides(node.memory, node.operand):
-                self.found.append(f"{self._at(node)} slides along {name} (`reuse` of its memory)")
+                memory = self.space.memories[node.memory].name
+                admits = f"explore: {{memories: {{{memory}: {{reuse: [refill, slide]}}}}}}"
+                self.found.append(f"{self._at(node)} slides along {name} (`{admits}` admits it)")
             return True
         if any(isinstance(x, _Step) and x.fanout >= 0 for x in self.items[above:at]):
             node.stays = self._may_stay(node)

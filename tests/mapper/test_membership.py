@@ -91,7 +91,8 @@ BESIDE = {"memories": {"GLB": {"reuse": ["refill", "slide"]}}}
 CASES: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     (INSIDE, {}, ()),
     (SLIDING, BESIDE, ()),
-    (SLIDING, {}, ("O: the node of I in GLB slides along p (`reuse` of its memory)",)),
+    (SLIDING, {}, ("O: the node of I in GLB slides along p "
+      "(`explore: {memories: {GLB: {reuse: [refill, slide]}}}` admits it)",)),
     (INSIDE, {"memories": {"GLB": {"bypass": "I"}}}, ("O: GLB must not keep I",)),
     (INSIDE, {"memories": {"GLB": {"keep": "F"}}}, ("O: GLB must keep F",)),
     (INSIDE, {"memories": {"GLB": {"factors": {"p": 8}}}}, ("O: GLB factors: {p: 8}",)),

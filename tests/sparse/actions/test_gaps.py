@@ -80,7 +80,7 @@ def needed(data: pm.SparseTensor, tile: int) -> int:
 
 @pytest.mark.parametrize(("name", "tile"), seeds(8, [(name, tile) for tile in (2, 3) for name in MODELS]))
 def test_one_read_for_rows_of_several_instances(tmp_path: Path, name: str, tile: int) -> None:
-    """All 64 reads were counted with models that know places. With tiles of 3 the last instance has one row."""
+    """All 64 reads were counted with models that know places. With tiles of 3 an instance has one row."""
     model, report, many = MODELS[name], evaluated(tmp_path, tile), 200
     sparse = pm.sparsify(report, densities={"A": model})
     found, label = reads(sparse)
