@@ -119,8 +119,9 @@ class Comparison(Answer):
 
             left_out = plots_left_out()
             told = [Line(left_out)] if left_out else []
-            blocks = [Facts((("a", a), ("b", b))), *self.content(), *notes(remarks), *told]
-            return page(f"{a} and {b} compared", blocks, [] if left_out else [*self._plots()])
+            blocks = [Facts((("a", a), ("b", b))), *notes((*self.notes, *remarks)), *told]
+            table = Part("Quantities", [self.readable()], opened=True)
+            return page(f"{a} and {b} compared", blocks, [*(() if left_out else self._plots()), table])
         return f"a: {a}\nb: {b}\n\n{self}" + "".join(f"{n}\n" for n in remarks)
 
 

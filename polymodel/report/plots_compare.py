@@ -35,10 +35,10 @@ class RatioBar:
     whole: bool
 
     @property
-    def rank(self) -> tuple[bool, float, float]:
-        """Sort key: figures of the whole first, then the largest differences; of equal ones less before
-        more."""
-        return not self.whole, -abs(self.power), self.power
+    def rank(self) -> tuple[bool, bool, float, float]:
+        """Sort key: figures of the whole first, then the largest ratios, then what one side alone has; less
+        before more."""
+        return not self.whole, math.isinf(self.power), -abs(self.power), self.power
 
 
 def ratio_bars(rows: Table, what: str = "") -> tuple[list[RatioBar], int]:
@@ -88,10 +88,10 @@ def height_of(bars: int) -> float:
 
 
 def ratio_axes(rows: Table, names: tuple[str, str], what: str = "", ax: Axes | None = None) -> Axes:
-    """A bar per row that differs, from 1 to b/a: those of the whole first, then the largest differences.
+    """A bar per row that differs, from 1 to b/a: those of the whole first, then the largest ratios.
 
-    `rows`: the table of a comparison; `names`: of a and b. Beside each bar are both figures. A bar without a
-    ratio, since one side has nothing there, is hatched and reaches the edge.
+    `rows`: the table of a comparison; `names`: of a and b. Beside each bar are both figures. Bars without a
+    ratio, since one side has nothing there, are last; they are hatched and reach the edge.
     """
     found, equal = ratio_bars(rows, what)
     bars = found[:MOST]
@@ -114,7 +114,7 @@ def ratio_axes(rows: Table, names: tuple[str, str], what: str = "", ax: Axes | N
     drawn.set_xlim(-reach, reach)
     _scale(drawn, reach)
     more = len(found) - len(bars)
-    told = [f"{more} smaller differences are left out"] if more else []
+    told = [f"{more} more rows that differ are left out"] if more else []
     told += [f"{equal} rows are equal"] if equal else []
     drawn.set_xlabel("\n".join(["b/a, logarithmic (left of 1: b has less)", "; ".join(told)]).strip())
     drawn.set_title(_title(names, what), fontsize=10, loc="left")
