@@ -177,11 +177,10 @@ class TokenCursor:
         before = self.tokens[self.at - 1] if self.at else self.now
         if before.kind == "number" and self.now.kind == "name":
             number, name = before.text, self.now.text
-            raise TextFault(
-                f"an operator is missing in front of {name!r}",
-                self.now.offset,
-                f"write {number}*{_UNITS[name]}" if name in _UNITS else f"write {number}*{name}",
-            )
+            remedy = f"write {number}*{_UNITS.get(name, name)}"
+            if name in _UNITS and self.tokens[self.at + 1].kind != "end":
+                remedy += ", or put the unit at the end of the expression"
+            raise TextFault(f"an operator is missing in front of {name!r}", self.now.offset, remedy)
 
     def inner(self) -> Tree:
         """Read what may be in parentheses, or an argument."""

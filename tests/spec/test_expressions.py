@@ -172,3 +172,11 @@ def test_what_one_line_cannot_say_is_told_with_the_way(text: str, message: str, 
         parse_einsum(text)
     assert message in caught.value.message
     assert remedy in caught.value.remedy
+
+
+def test_a_unit_within_an_expression_goes_to_its_end() -> None:
+    with pytest.raises(SpecError) as caught:
+        evaluate_number("200 pJ / 16", {})
+    assert caught.value.diagnostics[0].remedy == (
+        "write 200*1e-12 (joules), or put the unit at the end of the expression"
+    )
