@@ -43,10 +43,10 @@ Least = tuple[float, float]  # with exchanges in memory OUTER alone, and with al
 def bound_einsums(
     work: Deepening, parts: int, done: dict[tuple[int, int], Least], together: bool = False
 ) -> None:
-    """Continue to bound the Einsums of a search (`EinsumBounds`), and with `together` whole mappings by
-    them."""
+    """Continue to bound the Einsums of a search with a time limit (`EinsumBounds`), and with `together` whole
+    mappings by them. A search without a limit tabulates their floors instead."""
     # Rules on loops below a memory differ without the fused loops.
-    if not any(s.rules.of_blocks for s in work.spaces):
+    if work.request.time_limit is not None and not any(s.rules.of_blocks for s in work.spaces):
         EinsumBounds(work, parts, done).go_on(together)
 
 

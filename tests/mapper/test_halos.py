@@ -7,15 +7,20 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 
 import polymodel as pm
 from polymodel.errors import SpecError
+from polymodel.importers.onnx import import_onnx
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.reuse import Reuse
 from tests.faults import faults, refused
+from tests.importers.onnx_networks import Net
 from tests.mapper.brute_evaluated import divisors, figures
 from tests.mapper.test_windows import memory
+
+MAC = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 4}]}
 
 
 def spec_of(size: int, taps: int, stride: int, padding: int, bits: int, layers: int) -> Spec:
@@ -32,11 +37,7 @@ def spec_of(size: int, taps: int, stride: int, padding: int, bits: int, layers: 
         step = stride if k == 1 else 1
         size = step * (size - 1) + taps - 2 * padding
         ranks[f"X{k - 1}"] = size
-    nodes = [
-        memory("DRAM", 64, "inf", 16),
-        memory("GLB", 4, bits, 32),
-        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2, "throughput": 4}]},
-    ]
+    nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 4, bits, 32), MAC]
     work = {
         "rank_sizes": ranks, "iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": einsums,
     }  # fmt: skip
@@ -117,3 +118,33 @@ def test_what_is_not_covered_is_told() -> None:
         pm.mapspace(spec, asked)
     with faults("unknown-choice", at="constraints.halos[0]"):
         pm.explore(spec, constraints={"halos": ["kept"]})
+
+
+@pytest.mark.slow
+def test_the_front_of_vgg_e_is_fused_as_by_hand() -> None:
+    """Five convolutions and two poolings: no more energy than the packaged mapping that retains halos, and no
+    more traffic off chip."""
+    by_hand = pm.evaluate(pm.load("fused_layer_fpga", "vgg_e_front/tiled_fused"))
+    spec = pm.load("fused_layer_fpga", "vgg_e_front")
+    asked = {"halos": ["retained", "recomputed"]}
+    best = pm.explore(spec, objectives="energy", constraints=asked, time_limit=200).best()
+    assert set(best.fused) == {"M11", "M12", "M1", "M21", "M22", "M2"}
+    assert best.energy <= by_hand.value("energy")
+    assert best.report.value("accesses:DRAM") <= by_hand.value("accesses:DRAM")
+
+
+@pytest.mark.slow
+def test_a_padded_network_from_onnx_is_fused_with_halos() -> None:
+    """Maps that do not fit the buffer are handed on in it all the same, and none is made twice."""
+    n = Net({"x": (1, 3, 32, 32)})
+    x = n.conv(n.pool(n.conv(n.conv("x", 3, 8, 3), 8, 8, 3), 2, 2), 8, 16, 3)
+    text = import_onnx(n.proto(x), bits=8).text
+    fan = {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 8, "may_reuse": "All"}]}
+    nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 4, 6 * 1024 * 8, 64), fan, MAC]
+    spec = pm.load(yaml.safe_load(text), {"arch": {"nodes": nodes}})
+    plain = pm.explore(spec, objectives="energy", time_limit=60).best()
+    asked = {"halos": ["retained", "recomputed"]}
+    best = pm.explore(spec, objectives="energy", constraints=asked, time_limit=60).best()
+    assert len(best.fused) == 3
+    assert best.energy < 0.9 * plain.energy
+    assert best.report.value("accesses:DRAM") < 0.5 * plain.report.value("accesses:DRAM")
