@@ -1,4 +1,4 @@
-"""What a comparison of tilers means, and what to do next, in plain words."""
+"""The interpretation of a comparison of tilers, and what to do next, in plain words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _MUCH = 0.5  # of the time: what is more than half of it decides
 
 
 def advice(tiling: Tiling, tilers: Sequence[str] | None = None) -> tuple[str, ...]:
-    """One line for each thing to know: distance from the bound, where time goes, who is better at what."""
+    """Return one line per remark: the distance from the bound, where time is spent, and which tiler is better
+    in which measure."""
     if not tiling.pattern.points:
         return ()
     rivals = tiling.rivals(tilers)
@@ -80,7 +81,7 @@ def _shares(tiling: Tiling) -> Iterator[str]:
 
 
 def _winners(own: CutCosts, rivals: Sequence[Rival]) -> Iterator[str]:
-    """Who is better than the chosen one, and at what."""
+    """Yield the measures in which another tiler is better than the chosen one, and that tiler."""
     known = [(r, c) for r in rivals if (c := r.costs) is not None and not c.overflowing]
     measures = (
         ("kernels", "fewer kernels"),
@@ -98,7 +99,8 @@ def _winners(own: CutCosts, rivals: Sequence[Rival]) -> Iterator[str]:
 
 
 def _paid(tiling: Tiling, rivals: Sequence[Rival]) -> Iterator[str]:
-    """What finding the tiles took against what they save, as Tiler-Swift asks in its discussion."""
+    """Compare the time of finding the tiles with the time that they save, as Tiler-Swift's discussion
+    suggests."""
     base = next((r for r in rivals if r.tiler == BASE and r.costs is not None), None)
     if base is None or base.costs is None or base.seconds is None or tiling.asked == BASE:
         return

@@ -1,4 +1,4 @@
-"""Two products in panels as users see them: three ways to run them beside each other."""
+"""Reports on two chained products in panels: three schedules next to each other."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ UNITS = ("memory", "array", "part 1", "part 2")
 
 @dataclass(frozen=True, eq=False)
 class ChainTiling(Answer):
-    """Two products, Z = (A B) C or A (B C), in panels that the first hands on to the second.
+    """Two products, Z = (A B) C or A (B C), in panels whose intermediate results pass from the first to the
+    second.
 
-    `panels`: how they are cut; `work`: what each panel takes; `ways`: schedules, the fastest first.
+    `panels`: how they are cut; `work`: the cost of each panel; `ways`: schedules, the fastest first.
     """
 
     panels_cut: ChainPanels
@@ -36,17 +37,17 @@ class ChainTiling(Answer):
         return self.ways[0]
 
     def way(self, name: Way) -> PanelSchedule:
-        """The schedule of one way: separate, fused or pipelined."""
+        """Return the schedule called `separate`, `fused` or `pipelined`."""
         return next(x for x in self.ways if x.way == name)
 
     @property
     def cycles(self) -> int:
-        """Of the fastest way."""
+        """Cycles of the fastest schedule."""
         return self.best.cycles
 
     @declared
     def summary(self) -> Table:
-        """The ways beside each other: kernels, words, cycles, and how long each unit is busy."""
+        """The schedules next to each other: kernels, words, cycles, and the busy time of each unit."""
         columns = (
             Column("way", words="separate: one product after the other; fused: panel by panel on the whole "
                    "array; pipelined: each product on its part of the array"),
@@ -91,7 +92,7 @@ class ChainTiling(Answer):
 
     @property
     def title(self) -> str:
-        """What is multiplied, and in how many panels."""
+        """The heading: what is multiplied, and the number of panels."""
         one, two = self.panels_cut.first.product, self.panels_cut.second.product
         names = [one.name, one.second, two.second]
         if self.panels_cut.turned:
@@ -103,7 +104,7 @@ class ChainTiling(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the figures are."""
+        """Explanations of the figures."""
         m = self.machine
         said = [
             "words, launches, multiplies: exact counts of the patterns (values all one, nothing cancels); "
@@ -116,7 +117,7 @@ class ChainTiling(Answer):
         return (*said, *self.told)
 
     def content(self, live: bool = True) -> list[Block]:
-        """The ways, and what the figures are."""
+        """The schedules, and explanations of the figures."""
         shown = Section("summary", self.table("summary"), opened=True)
         return [Line(self.title), Line(), shown, Line(), *notes(self.notes)]
 

@@ -1,4 +1,4 @@
-"""Tilings as density models foretell them: without data, or beside what tilers make of a tensor."""
+"""Tilings as estimated by density models: without data, or next to the tilings of a tensor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _NOTE = "estimates are expected values of the models; actual figures are exact c
 
 @dataclass(frozen=True, eq=False)
 class Foretold:
-    """One estimate: what a model of a tensor says of a tiler, and what the tiler made of the data, if any."""
+    """One estimate: the costs that a model of a tensor predicts for a tiler, and the costs on the data, if
+    any."""
 
     tensor: str
     model: str
@@ -42,7 +43,8 @@ class Foretold:
 
 @dataclass(frozen=True, eq=False)
 class TilingEstimates(Answer):
-    """Estimated tilings: `frame` is a DataFrame with one row per model and tiler, `notes` say what misleads.
+    """Estimated tilings: `frame` is a DataFrame with one row per model and tiler, `notes` warn of misleading
+    figures.
 
     Columns: tensor, model, tiler, tiles, kernels, config_cycles, run_cycles, total_cycles and label (of the
     estimate), then of the data actual_tiles and actual_cycles (all, configuration included), and the errors
@@ -71,7 +73,7 @@ class TilingEstimates(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How estimates were found, what they leave out, and which were refused."""
+        """How the estimates were computed, what they leave out, and which ones were refused."""
         ways: dict[str, list[str]] = {}
         for f in self.found:
             ways.setdefault(f"{f.model}: {f.estimate.method}", []).append(f.estimate.tiler)
@@ -105,7 +107,7 @@ class TilingEstimates(Answer):
         return [*result, *notes(self.notes)]
 
     def plot(self, quantity: str = "tiles", *, ax: Axes | None = None) -> Axes:
-        """Bars of what each model foretells, tiler by tiler, beside the actual figure."""
+        """Bars of the figure that each model predicts, tiler by tiler, next to the actual figure."""
         from polymodel.report.tiling.plots import plot_estimates
 
         return plot_estimates(self.found, quantity, task=f"{self.op}, {room(self.fit)}", ax=ax)

@@ -66,7 +66,8 @@ def save_charts(found: TilerSwift, folder: str | PathLike[str]) -> tuple[Path, .
 
 
 def check_targets(picture: str | None, folders: Sequence[str]) -> None:
-    """SpecError for endings of pictures and for folders that cannot be, before a search takes its time."""
+    """Raise SpecError for invalid file endings of pictures and for impossible folders, before a long search
+    begins."""
     faults = []
     if picture is not None:
         faults += _ending(Path(picture))
@@ -79,7 +80,7 @@ def check_targets(picture: str | None, folders: Sequence[str]) -> None:
 
 
 def _ending(file: Path) -> list[Diagnostic]:
-    """What is wrong with the ending of a picture's name."""
+    """Return the fault in the file ending of a picture, if any."""
     without_trace()
     from matplotlib.backend_bases import FigureCanvasBase
 
@@ -90,7 +91,8 @@ def _ending(file: Path) -> list[Diagnostic]:
 
 
 def save_picture(path: str | PathLike[str], draw: Callable[[], FigureBase]) -> Path:
-    """Draw and save, in the format that the ending tells. SpecError for other endings, before drawing."""
+    """Draw and save a picture in the format given by the file ending. Raises SpecError for other endings,
+    before drawing."""
     without_trace()
     import matplotlib.pyplot as plt
     from matplotlib.figure import Figure

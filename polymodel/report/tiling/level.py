@@ -70,9 +70,9 @@ _NO_CLOCK = "without a clock, so cycles are not turned into seconds; give it clo
 
 @dataclass(frozen=True)
 class TensorMovement:
-    """What one tensor's tiles move, all executions: words in from the parent, taken and given by the array,
-    out to the parent. `tiles`: those that hold entries of it. `transfers`: of tiles in a format, which are
-    moved whole, (bits, how many tiles); None where words are moved one by one."""
+    """The transfers of one tensor's tiles in all executions: words in from the parent, read and written by
+    the array, out to the parent. `tiles`: those with entries of the tensor. `transfers`: for tiles in a
+    format, which are moved whole, (bits, number of tiles); None where words are moved one by one."""
 
     einsum: str
     memory: Component
@@ -88,7 +88,7 @@ class TensorMovement:
     transfers: tuple[tuple[int, int], ...] | None = None
 
     def actions(self, action: ActionCost, words: int) -> int:
-        """Whole actions (bits, if the action is one bit) of one of the four flows."""
+        """Return the whole actions (bits, if an action is one bit) of one of the four flows."""
         if self.transfers is None or not words:
             result: int = whole_actions(action, words, self.word_bits)
         else:
@@ -113,12 +113,12 @@ def tiling_report(
 
 @dataclass(frozen=True, eq=False)
 class TilingReport(Answer):
-    """Tiles of sparse operands at the memories of an architecture. Counts are exact; cycles are a model's.
+    """Tiles of sparse operands at the memories of an architecture. Counts are exact; cycles are those of a
+    model.
 
     `dense`: the report that it was made from. `levels`: one per Einsum and memory, with rectangles, counts
-    and costs as arrays; `expected`: the same of operands without data, figures only; `products`: products of
-    two matrices, in tiles that are reused.
-    `table(name)` gives one of `TABLES` as plain data.
+    and costs as arrays; `expected`: the same figures for operands without data; `products`: products of two
+    matrices, in tiles that are reused. `table(name)` gives one of `TABLES` as plain data.
     """
 
     dense: Report
@@ -134,12 +134,13 @@ class TilingReport(Answer):
 
     @property
     def label(self) -> str:
-        """What the least certain counts are: `exact`, or `expected` where an operand has no data."""
+        """The lowest certainty label among the counts: `exact`, or `expected` if an operand has no data."""
         return "expected" if self.expected else "exact"
 
     @cached_property
     def counted(self) -> tuple[MemoryTiles | ProductLevel | ExpectedTiles, ...]:
-        """What totals add up: each Einsum at the innermost memory that cuts it, where the array works."""
+        """The records that totals add up: for each Einsum those of the innermost memory that cuts its
+        operands, which feeds the array."""
         every: tuple[MemoryTiles | ProductLevel | ExpectedTiles, ...] = (
             *self.levels,
             *self.products,
@@ -151,19 +152,20 @@ class TilingReport(Answer):
 
     @property
     def total_cycles(self) -> float:
-        """Cycles to configure and to run, all Einsums and executions: whole unless some are expected."""
+        """Cycles to configure and to run, over all Einsums and executions: integers unless some are
+        expected."""
         return sum(_cycles(x) * x.executions for x in self.counted)
 
     @property
     def total_latency(self) -> float | None:
-        """Seconds of all Einsums one after the other; None if a memory has no clock."""
+        """Seconds of all Einsums in sequence; None if a memory has no clock."""
         result = [_seconds(x, _cycles(x)) for x in self.counted]
         known = [s for s in result if s is not None]
         return math.fsum(known) if len(known) == len(result) else None
 
     @property
     def total_energy(self) -> float | None:
-        """Joules of moving tiles in, out and past the array; None if some are only expected."""
+        """Joules of moving tiles in, out and through the array; None if some are only expected."""
         if any(isinstance(x, ExpectedTiles) for x in self.counted):
             return None
         places = {(x.einsum, x.memory.name) for x in self.counted}
@@ -172,7 +174,7 @@ class TilingReport(Answer):
 
     @cached_property
     def moved(self) -> tuple[TensorMovement, ...]:
-        """What the tiles of every tensor move."""
+        """The transfers of every tensor's tiles."""
         return tuple(_moved(self))
 
     @declared(title="Tiles and kernels")
@@ -182,12 +184,12 @@ class TilingReport(Answer):
 
     @declared
     def tiles(self) -> Table:
-        """Every tile: its rectangle, entries, words and cycles. Those of products: `product_tiles`."""
+        """Every tile: its rectangle, entries, words and cycles. For tiles of products see `product_tiles`."""
         return _tiles(self)
 
     @declared(title="Words moved by tiles")
     def traffic(self) -> Table:
-        """Words that tiles of each tensor move into, past and out of the memory."""
+        """Words that tiles of each tensor move into, through and out of the memory."""
         return traffic_table(self.moved)
 
     @declared(title="Energy of moving tiles")
@@ -197,7 +199,7 @@ class TilingReport(Answer):
 
     @declared(title="Products in tiles", name="products")
     def product_cuts(self) -> Table:
-        """How each product is cut, and what that moves."""
+        """How each product is cut, and the words that this moves."""
         return products_table(self.products)
 
     @declared
@@ -207,7 +209,7 @@ class TilingReport(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know beside the figures."""
+        """Remarks on the figures."""
         both: tuple[MemoryTiles | ExpectedTiles | ProductLevel, ...] = (
             *self.levels,
             *self.products,
@@ -228,7 +230,7 @@ class TilingReport(Answer):
         return (*self.told, *still, *made)
 
     def content(self, live: bool = True) -> list[Block]:
-        """All tables but the tiles, what they are in all, and what to know."""
+        """All tables except the tiles, the totals, and remarks."""
         tables = [(self.declared[n].title, self.table(n).only(*_NARROW[n])) for n in _SHOWN]
         shown = [Section(title, table, opened=True) for title, table in tables if table.rows]
         result: list[Block] = [block for section in shown for block in (section, Line())]
@@ -241,7 +243,7 @@ class TilingReport(Answer):
         return "Tiles of sparse operands"
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the spec was read from is written over."""
+        """While files are written, none of the files that the spec was read from can be overwritten."""
         return self.dense.keeping()
 
     def __repr__(self) -> str:
@@ -273,7 +275,7 @@ def _too_large(x: MemoryTiles | ProductLevel | ExpectedTiles) -> str | None:
 
 
 def _figure(value: float) -> str:
-    """Whole numbers with all their digits, others with two places."""
+    """Return whole numbers with all their digits, others with two decimal places."""
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
 
 
@@ -282,7 +284,7 @@ def _made_of(x: MemoryTiles | ExpectedTiles) -> CutCosts | Estimate:
 
 
 def _in_all(found: TilingReport) -> str:
-    """Kernels, cycles, seconds and joules of all Einsums, one after the other."""
+    """Return the total kernels, cycles, seconds and joules of all Einsums in sequence."""
     joules, seconds = found.total_energy, found.total_latency
     said = [f"{_figure(_kernels(found))} kernels", f"{_figure(found.total_cycles)} cycles"]
     if seconds is not None:
@@ -299,7 +301,7 @@ def _seconds(level: MemoryTiles | ExpectedTiles | ProductLevel, cycles: float) -
 
 
 def _summary(found: TilingReport) -> Table:
-    """Counts are of all executions; `over_bound`: kernels over the least number of kernels. Tiles of products
+    """Counts cover all executions; `over_bound`: kernels over the least number of kernels. Tiles of products
     are those of A, B and the output together."""
     cycles = ("config_cycles", "run_cycles", "total_cycles")
     columns = (
@@ -342,7 +344,8 @@ def _summary(found: TilingReport) -> Table:
 
 
 def _tiles(found: TilingReport) -> Table:
-    """Tiles of one execution. `load`: what the capacity counts; words are 0 where a tile is not launched."""
+    """Tiles of one execution. `load`: the quantity that the capacity limits; words are 0 for tiles that are
+    not launched."""
     columns = (
         Column("einsum"), Column("memory"), Column("tile"), Column("row"), Column("col"), Column("height"),
         Column("width"), Column("nnz_a"), Column("nnz_b"), Column("nnz_out"), Column("load"), Column("fits"),
@@ -378,14 +381,14 @@ def _moved(found: TilingReport) -> list[TensorMovement]:
 
 
 def _transfers(bits: Ints, executions: int) -> tuple[tuple[int, int], ...]:
-    """(bits, how many tiles take so many); tiles that move nothing left out."""
+    """Return (bits, number of tiles of that size), without tiles that move nothing."""
     sizes, tiles = np.unique(bits[bits > 0], return_counts=True)
     return tuple(zip(sizes.tolist(), (tiles * executions).tolist(), strict=True))
 
 
 def products_table(products: Sequence[ProductLevel]) -> Table:
-    """How each product is cut and what that moves, all executions. `pairs` are launched, one kernel each;
-    `least_words` are moved however tiles are cut, `ratio` is words over that."""
+    """How each product is cut and the words that this moves, in all executions. `pairs` are launched, one
+    kernel each; `least_words` are moved by any tiling, `ratio` is words over `least_words`."""
     columns = (
         Column("einsum"), Column("memory"), Column("a"), Column("b"), Column("output"), Column("strategy"),
         Column("order"), Column("tile"), Column("capacity_words"), Column("pairs"), Column("multiplies"),
@@ -408,8 +411,8 @@ def _product(x: ProductLevel) -> tuple[Cell, ...]:
 
 
 def product_tiles_table(products: Sequence[ProductLevel]) -> Table:
-    """Tiles of A, B and the output of each product, of one execution; those of B have rows along the shared
-    rank. Refused above two million."""
+    """Tiles of A, B and the output of each product, in one execution; those of B have rows along the shared
+    rank. Raises Refused above two million."""
     columns = (
         Column("einsum"), Column("memory"), Column("tensor"), Column("role"), Column("tile"), Column("row"),
         Column("col"), Column("height"), Column("width"), Column("nnz"), Column("words"), Column("fits"),
@@ -429,7 +432,8 @@ def product_tiles_table(products: Sequence[ProductLevel]) -> Table:
 
 
 def moved_by(x: ProductLevel) -> list[TensorMovement]:
-    """What tiles of A, B and the output move. Tiles that stay are worked on again at every launch."""
+    """Return the transfers of tiles of A, B and the output. Tiles that stay resident are used again at every
+    launch."""
     result = []
     for tensor, role, parent, words, tiles in zip(
         x.tensors, _ROLES, x.parents, x.words, x.tiles, strict=True
@@ -447,8 +451,8 @@ def moved_by(x: ProductLevel) -> list[TensorMovement]:
 
 
 def traffic_table(moved: Iterable[TensorMovement]) -> Table:
-    """All executions. `in_words` come from the parent, `out_words` go to it; the array reads and writes the
-    words of a kernel's tiles once. `tiles`: launched ones that hold entries of the tensor."""
+    """Words in all executions. `in_words` come from the parent, `out_words` go to it; the array reads and
+    writes the words of a kernel's tiles once. `tiles`: launched ones with entries of the tensor."""
     names = ("in_words", "read_words", "written_words", "out_words")
     columns = (
         Column("einsum"), Column("memory"), Column("parent"), Column("tensor"), Column("role"),

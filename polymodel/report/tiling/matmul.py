@@ -1,4 +1,4 @@
-"""Tiled multiplications as users see them: `tile_matmul` cuts Z = A B, `MatmulTiling` says what moves."""
+"""Reports on tiled multiplications: `tile_matmul` cuts Z = A B, `MatmulTiling` gives the traffic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _BLOCKS = "entries, ends and waits of streams, words / bandwidth) + launches x (
 
 @dataclass(frozen=True, eq=False)
 class MatmulTiling(Answer):
-    """A multiplication in tiles. `best`: what was asked for, or found; `candidates`: all that were counted.
+    """A multiplication in tiles. `best`: the requested tiling, or the best one found; `candidates`: all
+    tilings that were counted.
 
     Tables are DataFrames; `table(name)` gives them as plain data.
     """
@@ -57,17 +58,18 @@ class MatmulTiling(Answer):
 
     @property
     def words(self) -> int:
-        """Words moved, in the best order."""
+        """Words moved, in the best loop order."""
         return self.best.traffic.words
 
     @property
     def cycles(self) -> float:
-        """Modelled time of the best order."""
+        """Modelled time of the best loop order."""
         return self.best.cycles
 
     @property
     def compulsory_words(self) -> int:
-        """What A and B hold that meets, read once, and Z, written once, without headers: a lower bound."""
+        """Words of the entries of A and B that contribute to a product, read once, and of Z, written once,
+        without headers: a lower bound."""
         return self.product.compulsory_words
 
     @property
@@ -77,7 +79,7 @@ class MatmulTiling(Answer):
 
     @property
     def fits(self) -> bool:
-        """True if no tile exceeds its buffer, or what does is streamed (overbooked)."""
+        """True if no tile exceeds its buffer, or the excess is streamed (overbooked)."""
         return self.best.fits
 
     @declared
@@ -87,12 +89,13 @@ class MatmulTiling(Answer):
 
     @declared
     def orders(self) -> Table:
-        """Fetches, words and cycles of every order asked for, under the best tiles."""
+        """Fetches, words and cycles of every requested loop order, under the best tiles."""
         return orders_table(self.product, self.asked, self.best)
 
     @declared
     def tiles(self) -> Table:
-        """Of A, B and Z: entries, words, nonempty tiles, words of all and of the fullest tile, capacity."""
+        """The tiles of A, B and Z: entries, words, nonempty tiles, words of all and of the fullest tile,
+        capacity."""
         return tiles_table(self.product, self.asked, self.best)
 
     @declared
@@ -102,19 +105,19 @@ class MatmulTiling(Answer):
 
     @declared
     def pieces(self) -> Table:
-        """What is launched: pairs of uniform tiles (by i, j, k), panels, or pairs of ranges."""
+        """The launches: pairs of uniform tiles (by i, j, k), panels, or pairs of ranges."""
         return pieces_table(self.best)
 
     @property
     def title(self) -> str:
-        """What is multiplied, and how it is cut."""
+        """The heading: what is multiplied, and how it is cut."""
         i, k, j = self.product.extents
         factors = f"{self.product.name} ({i:,} x {k:,}) times {self.product.second} ({k:,} x {j:,})"
         return f"{factors}: {self.best.strategy}, {self.best.tile}"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the figures are, and what to know beside them."""
+        """Explanations of the figures, and remarks."""
         blocks = self.asked.machine.launch.cycles == "blocks"
         result = [_EXACT + (_BLOCKS if blocks else _TOKENS), *self.told]
         if self.best.traffic.streamed:
@@ -132,14 +135,15 @@ class MatmulTiling(Answer):
         return plot_orders(self, ax=ax)
 
     def plot_strategies(self, ax: Axes | None = None) -> Axes:
-        """The best of each strategy beside each other."""
+        """Bars of the best tiling of each strategy."""
         from polymodel.report.tiling.plots import plot_strategies
 
         return plot_strategies(self, ax=ax)
 
     def simulate(self, *, most: int = 200, seed: int = 0) -> TileSimulation:
-        """Launches, at most so many drawn at random, run token by token on blocks of a streaming dataflow
-        with one multiplier, row by row of A, beside the multiplies and the ramp of the model."""
+        """Simulate launches, at most so many drawn at random, token by token on blocks of a streaming
+        dataflow with one multiplier, row by row of A, and compare them with the multiplies and the ramp of
+        the model."""
         from polymodel.report.tiling.simulation import TileSimulation
         from polymodel.tiling.simulate.launched import of_product
 
@@ -152,7 +156,8 @@ class MatmulTiling(Answer):
         return f"MatmulTiling({self.best.strategy} {self.best.tile}, {self.best.traffic.order}: {moved})"
 
     def content(self, live: bool = True) -> list[Block]:
-        """Sums, tiles and orders, the best of what was compared, and what the figures are."""
+        """Totals, tiles and loop orders, the best of the compared tilings, and explanations of the
+        figures."""
         result: list[Block] = [Line(self.title)]
         for title, table in self._shown():
             result += [Line(), Section(title, table, opened=True), Line()]
@@ -169,7 +174,7 @@ class MatmulTiling(Answer):
 
 
 def summary_table(product: PatternProduct, asked: TilingSearch, best: TilingCandidate) -> Table:
-    """One quantity a row, with its unit and how certain it is."""
+    """One quantity per row, with its unit and its certainty label."""
     source, t = best.source, best.traffic
     rows: list[tuple[Cell, ...]] = [("multiplies", product.multiplies, "multiplies", "exact")]
     if isinstance(source, UniformTiles):
@@ -197,7 +202,7 @@ def summary_table(product: PatternProduct, asked: TilingSearch, best: TilingCand
 
 
 def orders_table(product: PatternProduct, asked: TilingSearch, best: TilingCandidate) -> Table:
-    """Every order asked for, under the best tiles; panels and dynamic tiles have one order of their own."""
+    """Every requested loop order, under the best tiles; panels and dynamic tiles have a single order."""
     traffic = [best.traffic]
     if isinstance(best.source, UniformTiles):
         streamed = asked.buffers if best.strategy == "overbooked" else None
@@ -243,7 +248,7 @@ def tiles_table(product: PatternProduct, asked: TilingSearch, best: TilingCandid
 
 
 def _cut(best: TilingCandidate) -> list[tuple[int, int]]:
-    """Different tiles of A, B and Z that hold entries, and their words together."""
+    """Return the number of different tiles of A, B and Z with entries, and their total words."""
     source = best.source
     if isinstance(source, UniformTiles):
         return [(side.count, side.total) for side in (source.a, source.b, source.z)]
@@ -262,7 +267,7 @@ def _cut(best: TilingCandidate) -> list[tuple[int, int]]:
 
 
 def _different(ranges: list[Ints], words: Ints) -> tuple[int, int]:
-    """How many different rectangles, and the most words that each has, together."""
+    """Return the number of different rectangles, and the sum of the most words of each."""
     if not words.size:
         return 0, 0
     order = np.lexsort([words, *ranges])
@@ -272,7 +277,7 @@ def _different(ranges: list[Ints], words: Ints) -> tuple[int, int]:
 
 
 def candidates_table(product: PatternProduct, found: Sequence[TilingCandidate]) -> Table:
-    """Everything that was counted, best first."""
+    """All tilings that were counted, best first."""
     columns = (
         Column("strategy"), Column("tile"), Column("order"), Column("launches", "element"),
         Column("total_words", "element"), Column("ratio", RATIO), Column("cycles", "cycle"),
@@ -291,7 +296,7 @@ def candidates_table(product: PatternProduct, found: Sequence[TilingCandidate]) 
 
 
 def pieces_table(best: TilingCandidate) -> Table:
-    """What is launched: pairs of tiles (uniform, dynamic; in the order of the launches) or panels."""
+    """The launches: pairs of tiles (uniform, dynamic; in order of launch) or panels."""
     if best.launches > _LISTED:
         message = f"{best.launches:,} launches are too many for a table"
         raise Refused(message, "look at the tables of sums", code="too-large")

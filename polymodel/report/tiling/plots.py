@@ -1,6 +1,7 @@
-"""Pictures of tilings: the matrix with its tiles, several tilers side by side, bars of what each costs.
+"""Pictures of tilings: the matrix with its tiles, several tilers next to each other, bars of the costs.
 
-Colours are told apart by colour-blind eyes and in grey: blue for entries, vermilion for borders of tiles.
+The colours can be distinguished by colour-blind readers and in grey: blue for entries, vermilion for borders
+of tiles.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _TINT = 1.5  # points between borders; closer ones run into a tint
 
 @dataclass(frozen=True, eq=False)
 class TilingPicture:
-    """What a picture of tiles shows. `launched`, `fits`: one flag per tile. `title`: above it."""
+    """The content of a picture of tiles. `launched`, `fits`: one flag per tile. `title`: above it."""
 
     pattern: Pattern
     rects: Rects
@@ -122,14 +123,15 @@ def plot_tilers(found: Sequence[TilingPicture], *, bins: int = BINS // 2) -> Fig
 
 
 def _plane(rows: int, columns: int, longer: float) -> tuple[float, float]:
-    """Inches of the plane, wide and high: of its shape, unless that would be a line."""
+    """Return width and height of the plane in inches: in its own proportions, unless it would become a
+    line."""
     if max(rows, columns) <= _STRETCHED * min(rows, columns):
         return longer * columns / max(rows, columns), longer * rows / max(rows, columns)
     return (longer / 2, longer) if columns < rows else (longer, longer / 3)
 
 
 def _entries(pattern: Pattern, bins: int, ax: Axes) -> tuple[int, tuple[int, int]]:
-    """Draws the entries; gives the most in a cell and the size of a cell in places."""
+    """Draw the entries; return the most entries of a cell and the size of a cell in coordinates."""
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
     counts, steps = cells(pattern, bins)
@@ -145,7 +147,8 @@ def _entries(pattern: Pattern, bins: int, ax: Axes) -> tuple[int, tuple[int, int
 
 
 def cells(pattern: Pattern, bins: int) -> tuple[Ints, tuple[int, int]]:
-    """Places held per cell of equal size, at most bins x bins of them, and that size in places."""
+    """Return the number of entries per cell of equal size, at most bins x bins of them, and that size in
+    coordinates."""
     rows, columns = (-(-s // bins) for s in pattern.shape)
     shape = -(-pattern.shape[0] // rows), -(-pattern.shape[1] // columns)
     at = pattern.rows // rows
@@ -156,7 +159,7 @@ def cells(pattern: Pattern, bins: int) -> tuple[Ints, tuple[int, int]]:
 
 
 def _shaded(found: TilingPicture, ax: Axes, hatched: bool) -> None:
-    """Tiles that are not launched, and those that do not fit."""
+    """Shade tiles that are not launched, and tiles that do not fit."""
     from matplotlib.collections import PolyCollection
 
     idle = joined(found.rects.taken(~found.launched))
@@ -178,7 +181,7 @@ def _shaded(found: TilingPicture, ax: Axes, hatched: bool) -> None:
 
 
 def joined(rects: Rects) -> Rects:
-    """Rectangles of equal first row and height that touch, as one each: fewer to draw, the same picture."""
+    """Merge adjacent rectangles of equal first row and height: fewer to draw, the same picture."""
     if not rects.tiles:
         return rects
     order = np.lexsort((rects.col, rects.height, rects.row))
@@ -192,7 +195,7 @@ def joined(rects: Rects) -> Rects:
 
 
 def _corners(rects: Rects) -> NDArray[np.int64]:
-    """Tiles x 4 corners x (x, y)."""
+    """Return the corners, tiles x 4 x (x, y)."""
     left, right = rects.col, rects.col + rects.width
     top, bottom = rects.row, rects.row + rects.height
     x, y = np.stack([left, right, right, left], axis=1), np.stack([top, top, bottom, bottom], axis=1)
@@ -214,7 +217,7 @@ def segments(rects: Rects) -> tuple[NDArray[np.int64], Ints]:
 
 
 def _lines(at: Ints, first: Ints, length: Ints, behind: Ints) -> tuple[NDArray[np.int64], Ints]:
-    """Of edges in the lines `at`: those inside, joined where they touch, and the most that lies behind."""
+    """Join the edges on the lines `at`; return the inner ones, and the greatest distance behind each."""
     inside = np.flatnonzero(at > 0)
     order = inside[np.lexsort((first[inside], at[inside]))]
     if not order.size:
@@ -281,7 +284,7 @@ def _frame(found: TilingPicture, ax: Axes) -> None:
 
 
 def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
-    """The colours' scale, where there is more than one."""
+    """Draw the scale of the colours, if there is more than one."""
     figure = whole_figure(ax)
     if most < 2 or figure is None:
         return
@@ -293,7 +296,8 @@ def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
 
 
 def _legend_patches(found: Sequence[TilingPicture], apart: float) -> list[Patch]:
-    """What grey, red and a mere tint mean, where they occur; of one tiling also how many tiles."""
+    """Return legend entries for grey, red and tinted areas, where they occur; for a single tiling with the
+    number of tiles."""
     from matplotlib.patches import Patch
 
     def counted(many: int) -> str:
@@ -320,7 +324,8 @@ def _legend(handles: Sequence[Patch], ax: Axes) -> None:
 
 @dataclass(frozen=True)
 class TilerBar:
-    """One tiler among others. Reduction and speed-up are against another one, None for that one."""
+    """One tiler among others. Reduction and speed-up are relative to another tiler, and None for that
+    tiler."""
 
     tiler: str
     kernels: int
@@ -376,7 +381,7 @@ def _times(ratio: float, what: str) -> str:
 
 
 def _faster(speedup: float) -> str:
-    """In words that are true on both sides of one."""
+    """Return a speed-up in words that are true above and below one."""
     return f"{speedup:.2f} x faster" if speedup >= 0.995 else f"{1 / speedup:.2f} x slower"
 
 
@@ -384,7 +389,8 @@ _PARTS = ("A read", "B read", "Z read", "Z write")
 
 
 def plot_orders(tiling: MatmulTiling, *, ax: Axes | None = None) -> Axes:
-    """Words per order of the loops, under the best tiles; the line is what must move in any case."""
+    """Draw the words of each loop order under the best tiles; the line is the least number of words that any
+    order moves."""
     table = tiling.table("orders")
     names = [str(x) for x in table.column("order")]
     parts = [[float(x or 0) for x in table.column(f"{p.replace(' ', '_')}_words")] for p in _PARTS]
@@ -393,7 +399,7 @@ def plot_orders(tiling: MatmulTiling, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_strategies(tiling: MatmulTiling, *, ax: Axes | None = None) -> Axes:
-    """Words of the best candidate of each strategy; above each bar its modelled cycles."""
+    """Draw the words of the best candidate of each strategy, with its modelled cycles above the bar."""
     best: dict[str, TilingCandidate] = {}
     for candidate in tiling.found:
         best.setdefault(candidate.strategy, candidate)

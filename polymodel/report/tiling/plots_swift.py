@@ -1,6 +1,6 @@
-"""Tiler-Swift's charts redrawn: its bars beside ours as built and corrected, and the means that it claims.
+"""Tiler-Swift's charts redrawn: its bars next to ours as built and corrected, and the means that it claims.
 
-Colours are told apart by colour-blind eyes and in grey; what was published is an outline.
+The colours can be distinguished by colour-blind readers and in grey; published values are outlines.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def plot_chart(bars: Sequence[Bar], quantity: str, op: Op) -> Figure:
 
 
 def _series(bars: Sequence[Bar], quantity: str) -> dict[str, str]:
-    """Names of what is drawn, with their fields; published bars only where there are any."""
+    """Return the names of the series, with their fields; published bars only if there are any."""
     result = {
         PUBLISHED: f"published_{quantity}",
         BUILT: f"as_built_{quantity}",
@@ -80,7 +80,8 @@ def _series(bars: Sequence[Bar], quantity: str) -> dict[str, str]:
 
 
 def _panel(ax: Axes, bars: Sequence[Bar], series: dict[str, str]) -> None:
-    """The bars of one matrix: tilers beside each other, what is published of them and what we find."""
+    """Draw the bars of one matrix: tilers next to each other, each with its published and its computed
+    value."""
     for number, (name, field) in enumerate(series.items()):
         offset = (number - (len(series) - 1) / 2) * _WIDTH
         heights = [getattr(b, field) for b in bars]
@@ -102,7 +103,8 @@ def _panel(ax: Axes, bars: Sequence[Bar], series: dict[str, str]) -> None:
 
 
 def plot_means(means: Sequence[Mean]) -> Figure:
-    """What the document claims, beside ours: speed-ups of the run above, configuration saved below."""
+    """Draw the means that the document claims next to ours: speed-ups of the run above, configuration saved
+    below."""
     if not means:
         message = "there are no means to draw"
         raise SpecError([Diagnostic(message, "compare at least one matrix", code="nothing-to-show")])
@@ -134,7 +136,7 @@ def plot_means(means: Sequence[Mean]) -> Figure:
 
 
 def _legend(figure: Figure, names: Sequence[str]) -> None:
-    """Below everything; the layout makes room for it."""
+    """Draw the legend below everything; the layout makes room for it."""
     from matplotlib.patches import Patch
 
     fills = [_FILLS.get(n, _FILLS[PUBLISHED]) for n in names]

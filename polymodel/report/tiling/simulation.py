@@ -1,4 +1,4 @@
-"""Simulated tiles beside the model: cycles term by term, and what every difference comes from."""
+"""Simulated tiles next to the model: cycles by term, and the cause of each difference."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _NAMES: dict[Kind, str] = {
 
 @dataclass(frozen=True, eq=False)
 class TileSimulation(Answer):
-    """Launched tiles, simulated on blocks that take a token a cycle. `name`: of what was cut; `launches`: how
-    many tiles are launched in all; `tiles_run`: those that were simulated, in their order."""
+    """Launched tiles, simulated on blocks that process one token per cycle. `name`: of the tiling;
+    `launches`: the number of all launched tiles; `tiles_run`: the simulated ones, in their order."""
 
     name: str
     kind: Kind
@@ -50,33 +50,33 @@ class TileSimulation(Answer):
 
     @property
     def cycles(self) -> int:
-        """Cycles that the simulated tiles took together."""
+        """Total cycles of the simulated tiles."""
         return sum(x.simulated.cycles for x in self.tiles_run)
 
     @property
     def modelled(self) -> int:
-        """Cycles that the model gives them."""
+        """Total cycles of these tiles under the model."""
         return sum(x.modelled.cycles for x in self.tiles_run)
 
     @property
     def equal(self) -> int:
-        """Tiles of which the model gives the simulated cycles."""
+        """The number of tiles for which the model gives the simulated cycles."""
         return sum(x.simulated.cycles == x.modelled.cycles for x in self.tiles_run)
 
     @property
     def unexplained(self) -> int:
-        """Tiles that take other cycles, in some term, than the rules of the blocks come to: none should."""
+        """The number of tiles for which some term differs from the rules of the blocks; it should be 0."""
         return sum(x.simulated != x.ruled for x in self.tiles_run)
 
     def causes(self, launch: SimulatedLaunch) -> str:
-        """Why a simulated tile takes other cycles than the model gives it, by the terms that differ; empty
-        where it takes the same in each."""
+        """The reasons why a simulated tile takes other cycles than under the model, by the terms that differ;
+        empty where all terms are equal."""
         differ = (t for t in TERMS if getattr(launch.simulated, t) != getattr(launch.modelled, t))
         return "; ".join(CAUSES[self.kind].get(term, f"{term}: no rule explains it") for term in differ)
 
     @declared
     def terms(self) -> Table:
-        """Cycles of all simulated tiles by what they are spent on, with the cause of each difference."""
+        """Cycles of all simulated tiles by term, with the cause of each difference."""
         columns = (
             Column("term", words="what the cycles are spent on"),
             Column("model", "cycle", words="cycles by the model"),
@@ -125,7 +125,7 @@ class TileSimulation(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How far the model is right, and what was simulated."""
+        """The accuracy of the model, and what was simulated."""
         said = [
             f"cycles: {self.cycles:,} simulated, {self.modelled:,} by the model; equal on {self.equal:,} of "
             f"{len(self.tiles_run):,} tiles",
@@ -137,7 +137,7 @@ class TileSimulation(Answer):
         return tuple(said)
 
     def content(self, live: bool = True) -> list[Block]:
-        """Terms, and what the figures are."""
+        """The terms, and explanations of the figures."""
         shown = Section("terms", self.table("terms"), opened=True)
         return [Line(self.title), Line(), shown, Line(), *notes(self.notes)]
 

@@ -1,4 +1,4 @@
-"""Tiler-Swift's published figures as users see them: beside ours, with its defects and without them."""
+"""Reports on Tiler-Swift's published figures: next to ours, with its defects and without them."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class TilerSwift(Answer):
 
     @property
     def matrices(self) -> tuple[str, ...]:
-        """Names, in the order given."""
+        """Names of the matrices, in the given order."""
         return tuple(dict.fromkeys(b.matrix for b in self.comparison.bars))
 
     @property
     def original(self) -> bool:
-        """Whether these are the original's six matrices in its memory, whose means it claims."""
+        """True if these are the original's six matrices and its memory, to which its claimed means refer."""
         known = {b.matrix for b in self.comparison.bars if b.published_run is not None}
         return set(self.matrices) == set(compat.MATRICES) == known
 
@@ -100,7 +100,7 @@ class TilerSwift(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the figures are, and what they cannot be compared with."""
+        """Explanations of the figures, and what they cannot be compared with."""
         other = "claimed figures are means over the six matrices of Tiler-Swift, 128 elements a memory; ours"
         here = f"{other} are means over what is given here"
         return (*self.told, *NOTES, *(() if self.original else (here,)))
@@ -137,7 +137,7 @@ class TilerSwift(Answer):
 
 
 def sections(found: TilerSwift) -> list[tuple[str, Table]]:
-    """Tables for people, with a title each: the claims, then run and configuration cycles of every bar."""
+    """Tables for people, each with a title: the claims, then run and configuration cycles of every bar."""
     against = "against simple (geometric means)"
     return [
         (f"Speed-up of the run {against}", _against(found, _SPEED_UPS)),
@@ -169,6 +169,6 @@ def _tiles(found: TilerSwift) -> Table:
 def _renamed(
     table: Table, keys: Sequence[str], names: Sequence[str], told: Sequence[str] = _SHORT, unit: str = ""
 ) -> Table:
-    """Some columns of a table under shorter names; the title says what is in them."""
+    """Return some columns of a table under shorter names; the title says what they contain."""
     columns = (*map(Column, keys), *(Column(n, unit) for n in told))
     return Table(table.name, columns, table.only(*keys, *names).rows)

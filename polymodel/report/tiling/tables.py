@@ -1,4 +1,4 @@
-"""Tilers side by side: what each costs, how near the bound it is, and how long it took to find."""
+"""Tilers next to each other: costs, distance from the bound, and the time that each search took."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Rival:
 
     @property
     def name(self) -> str:
-        """As asked for; of `best`, with the one that won."""
+        """The requested name; for `best`, with the tiler that won."""
         if self.costs is None or self.costs.cut.tiler == self.tiler:
             return self.tiler
         won = self.costs.cut.tiler
@@ -68,7 +68,8 @@ class TilingTask:
     made: dict[str, tuple[Cut, float]] = field(default_factory=dict, compare=False, repr=False)
 
     def rival(self, tiler: str) -> Rival:
-        """A tiler's cut. SpecError for unknown names and for entries that fit nowhere; Refused by tilers."""
+        """Return a tiler's tiling. Raises SpecError for unknown names and for entries that fit nowhere, and
+        Refused as tilers do."""
         begun, tiler = perf_counter(), str(tiler)
         if self.compat:
             built = as_built(self.pattern, self.op, self.fit, tiler, self.launch)
@@ -81,7 +82,7 @@ class TilingTask:
         return Rival(tiler, costs(self.pattern, made, self.op, self.fit, self.launch), seconds)
 
     def _cached(self, tiler: str, make: Make) -> Make:
-        """A tiler whose cut is kept, if that is not too large."""
+        """Return a tiler whose tiling is cached, if that is not too large."""
 
         def kept(pattern: Pattern, op: Op, fit: Fit) -> Cut:
             begun = perf_counter()
@@ -93,7 +94,7 @@ class TilingTask:
         return kept
 
     def tried(self, tiler: str) -> Rival:
-        """The same; a refusal is kept with its reason."""
+        """Return a tiler's tiling like `rival`; a refusal is recorded with its reason."""
         try:
             return self.rival(tiler)
         except Refused as refusal:
@@ -101,7 +102,7 @@ class TilingTask:
 
 
 def every(task: TilingTask) -> tuple[str, ...]:
-    """All tilers, each also with what merges after it."""
+    """Return all tilers, each also with the merges that may follow it."""
     if task.compat:
         return BUILT
     merging = [n for n in NAMES if n not in (*_SLOW, "best")]
@@ -110,12 +111,14 @@ def every(task: TilingTask) -> tuple[str, ...]:
 
 
 def usual(task: TilingTask) -> tuple[str, ...]:
-    """Those that are compared where none are named: without merging, but for the siblings of qtree."""
+    """Return the tilers that are compared by default: those without merging, and qtree with merged
+    siblings."""
     return tuple(n for n in every(task) if not n.endswith("+fixpoint") and n not in _SLOW)
 
 
 def several(tilers: Sequence[str]) -> tuple[str, ...]:
-    """Names, each once. SpecError for a single text and for what lists none."""
+    """Return the names without repetition. Raises SpecError for a single text and for values that are not
+    lists."""
     if not isinstance(tilers, Iterable):
         raise SpecError(
             [
@@ -131,7 +134,7 @@ def several(tilers: Sequence[str]) -> tuple[str, ...]:
 
 
 def compared(task: TilingTask, own: Rival, tilers: tuple[str, ...] | None) -> tuple[Rival, ...]:
-    """The cuts of all these tilers, the chosen one last where it is not among them."""
+    """Return the tilings of all these tilers, the chosen one last if it is not among them."""
     names = usual(task) if tilers is None else tilers
     result = [own if n == own.tiler else task.tried(n) for n in names]
     return tuple(result if own.tiler in names else [*result, own])
@@ -144,13 +147,13 @@ _SIBLINGS = "qtree+merge"  # merges as Tiler-Swift does, not to the fixpoint
 
 
 def room(fit: Fit) -> str:
-    """What a tile may take."""
+    """Return the capacity of a tile as text."""
     kept = f" in {fit.format}" if isinstance(fit, Stored) else ""
     return f"{fit.capacity:,} {fit.unit}{kept}"
 
 
 def summary_table(rivals: Sequence[Rival], bound: int) -> Table:
-    """One row per tiler. A tiler that refused has no numbers; a note says why."""
+    """One row per tiler. A tiler that refused has no numbers; a note gives the reason."""
     base = next((r.costs for r in rivals if r.tiler == BASE), None)
     rows = tuple(_row(r, base, bound) for r in rivals)
     notes = tuple(f"{r.name}: {r.refused}" for r in rivals if r.costs is None)
@@ -168,14 +171,15 @@ def _row(rival: Rival, base: CutCosts | None, bound: int) -> tuple[Cell, ...]:
 
 
 def speedup(found: CutCosts, base: CutCosts | None) -> float | None:
-    """Run cycles of the base over those found; configuration is not in it, as in Tiler-Swift's charts."""
+    """Return run cycles of the base over those of this tiling; without configuration, as in Tiler-Swift's
+    charts."""
     if base is None or not found.run_cycles:
         return None
     return base.run_cycles / found.run_cycles
 
 
 def reduction(found: CutCosts, base: CutCosts | None) -> float | None:
-    """The share of the base's configuration cycles that is saved."""
+    """Return the saved share of the base's configuration cycles."""
     if base is None or not base.config_cycles:
         return None
     return 1 - found.config_cycles / base.config_cycles

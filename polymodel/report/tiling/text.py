@@ -1,4 +1,4 @@
-"""A tiling in words: for a terminal, a notebook, a file, and as titles of pictures."""
+"""A tiling as text: for a terminal, a notebook, a file, and as titles of pictures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SHORT = {
 
 
 def headline(tiling: Tiling) -> str:
-    """What was cut, for what."""
+    """Return which operands were cut, and for which operation."""
     p = tiling.pattern
     sizes = " x ".join(f"{s:,}" for s in p.shape)
     rule = f"{tiling.op}, at most {room(tiling.fit)} a tile"
@@ -56,7 +56,7 @@ def headline(tiling: Tiling) -> str:
 
 
 def _whole(p: Pattern) -> str:
-    """Which ranks are cut, where there are more than these."""
+    """Return which ranks are cut, and which ones are not, for tensors of more than two ranks."""
     if len(p.own) < 3:
         return ""
     others = ", ".join(f"{rank} ({size:,})" for rank, size in zip(p.own[2:], p.sizes, strict=True))
@@ -68,7 +68,7 @@ def _many(count: int, one: str, more: str) -> str:
 
 
 def figures(tiling: Tiling) -> list[tuple[str, str]]:
-    """The figures of a tiling as (what, how much), in plain words."""
+    """Return the figures of a tiling as (name, value), in plain words."""
     c, bound, ratio = tiling.costs, tiling.lower_bound, tiling.ratio
     each = c.launch.config(c.op)
     launched, kernels = _many(c.kernels, "is", "are"), _many(c.kernels, "kernel", "kernels")
@@ -97,7 +97,8 @@ def figures(tiling: Tiling) -> list[tuple[str, str]]:
 
 
 def _least(tiling: Tiling) -> str:
-    """How few cycles it could be; what overflows, as Tiler-Swift's tiles, is below any bound."""
+    """Return the lower bound of cycles as text; tilings that overflow, such as Tiler-Swift's, may be below
+    any bound."""
     least = tiling.cycles_bound
     if not least or tiling.task.compat or isinstance(tiling.fit, Stored):
         return ""
@@ -112,7 +113,7 @@ def _cycles(c: CutCosts, cycles: int) -> str:
 
 
 def _filled(c: CutCosts) -> str:
-    """How full tiles are: what few large entries or rows leave unused."""
+    """Return the fill of tiles as text: few large entries or rows leave capacity unused."""
     loads = c.loads[c.runs & (c.counts.union > 0)]
     if not loads.size:
         return "nothing to hold"
@@ -140,12 +141,12 @@ def notes(tiling: Tiling) -> Iterator[str]:
 
 
 def tiling_blocks(tiling: Tiling) -> list[Block]:
-    """What was cut, and the figures."""
+    """Return what was cut, and the figures."""
     return [Line(headline(tiling)), Line(), Facts(figures(tiling), indent="  "), Line(), *noted(tiling.notes)]
 
 
 def compared_blocks(tiling: Tiling, tilers: Sequence[str] | None = None) -> list[Block]:
-    """The same with all tilers beside it, where they are named or where that takes no time."""
+    """Return the same with all tilers next to it, if they are named or are quick to run."""
     if tilers is None and tiling.pattern.points > _QUICK:
         return tiling_blocks(tiling)
     made = comparison(tiling.rivals(tilers), tiling.lower_bound)
@@ -154,7 +155,7 @@ def compared_blocks(tiling: Tiling, tilers: Sequence[str] | None = None) -> list
 
 
 def comparison(rivals: Sequence[Rival], bound: int) -> Table:
-    """The summary with the chosen tiler marked."""
+    """Return the summary with the chosen tiler marked."""
     table = summary_table(rivals, bound)
     columns = tuple(Column(_SHORT.get(c.name, c.name), c.unit) for c in table.columns)
     rows = tuple(
@@ -164,7 +165,7 @@ def comparison(rivals: Sequence[Rival], bound: int) -> Table:
 
 
 def comparison_text(tiling: Tiling, tilers: Sequence[str] | None = None) -> str:
-    """All tilers in a table, for a terminal, and what its columns say."""
+    """Return all tilers as a table for a terminal, with an explanation of its columns."""
     rivals = tiling.rivals(tilers)
     made = comparison(rivals, tiling.lower_bound)
     lines = [made.text(indent=""), ""]
@@ -177,7 +178,7 @@ def comparison_text(tiling: Tiling, tilers: Sequence[str] | None = None) -> str:
 
 
 def tiled(rival: Rival, costs: CutCosts, bound: int) -> TilingPicture:
-    """For the picture of one tiling."""
+    """Return the title for the picture of one tiling."""
     p = costs.pattern
     rule = f"{p.name}: {costs.op}, {room(costs.fit)}, {rival.name}"
     counts = f"{_many(costs.tiles, 'tile', 'tiles')}, {costs.kernels:,} launched, at least {bound:,} needed"
@@ -185,13 +186,13 @@ def tiled(rival: Rival, costs: CutCosts, bound: int) -> TilingPicture:
 
 
 def small(rival: Rival, costs: CutCosts) -> TilingPicture:
-    """For one of several pictures side by side."""
+    """Return the title for one of several pictures next to each other."""
     title = f"{rival.name}\n{_many(costs.tiles, 'tile', 'tiles')}, {costs.kernels:,} launched"
     return TilingPicture(costs.pattern, costs.cut.rects, costs.runs, costs.fits, title)
 
 
 def bars(rivals: Sequence[Rival]) -> list[TilerBar]:
-    """For the picture that compares tilers; those that refused are not in it."""
+    """Return the bars of the picture that compares tilers; tilers that refused are left out."""
     base = next((r.costs for r in rivals if r.tiler == BASE), None)
     result = []
     for r in distinct(rivals):
@@ -204,13 +205,14 @@ def bars(rivals: Sequence[Rival]) -> list[TilerBar]:
 
 
 def distinct(rivals: Sequence[Rival]) -> list[Rival]:
-    """Without a tiler whose tiles are those of the chosen one under its own name (`best` took them over)."""
+    """Leave out a tiler whose tiles are those of the chosen one under its own name (`best` took them
+    over)."""
     chosen = {r.costs.cut.tiler for r in rivals if r.chosen and r.costs is not None}
     return [r for r in rivals if r.chosen or r.costs is None or r.costs.cut.tiler not in chosen]
 
 
 def as_data(tiling: Tiling) -> dict[str, Json]:
-    """The tiling as plain data with stable keys; exact counts are integers."""
+    """Return the tiling as plain data with stable keys; exact counts are integers."""
     from polymodel import __version__
 
     c = tiling.costs

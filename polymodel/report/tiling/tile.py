@@ -1,4 +1,4 @@
-"""Tilings as users see them: `tile` cuts two operands, `Tiling` says what that costs."""
+"""Reports on tilings: `tile` cuts two operands, `Tiling` gives the costs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Tiling(Answer):
-    """A cutting of two operands into tiles, and what it costs.
+    """A tiling of two operands, and its costs.
 
-    `a`, `second`: the operands; a B that is made of A says how. `task`: what was asked, for other tilers to
-    do the same. `costs`: cut, counts and cycles, one number per tile. `asked`: the tiler that was asked for;
-    `tiler` is the one that made the tiles. `seconds`: what finding them took. Printed, it is text; in a
+    `a`, `second`: the operands; a B that is derived from A says how. `task`: the request, with which other
+    tilers are run too. `costs`: tiling, counts and cycles, one number per tile. `asked`: the requested tiler;
+    `tiler` is the one that made the tiles. `seconds`: the time to find the tiles. Printed, it is text; in a
     notebook, HTML.
     """
 
@@ -48,7 +48,7 @@ class Tiling(Answer):
 
     @property
     def objective(self) -> Objective:
-        """By which measure `best` and some tilers choose."""
+        """The measure by which `best` and some tilers choose."""
         return self.task.objective
 
     @property
@@ -73,12 +73,12 @@ class Tiling(Answer):
 
     @property
     def tiler(self) -> str:
-        """What made the tiles: of `best`, the one that won."""
+        """The tiler that made the tiles: for `best`, the one that won."""
         return self.cut.tiler
 
     @cached_property
     def lower_bound(self) -> int:
-        """At least so many tiles hold entries, however the operands are cut (`bound`)."""
+        """The least number of tiles with entries of any tiling of the operands (`bound`)."""
         return lower_bound(self.pattern, self.op, self.fit)
 
     @property
@@ -88,12 +88,12 @@ class Tiling(Answer):
 
     @cached_property
     def cycles_bound(self) -> int:
-        """No cutting takes fewer cycles to configure and to run together (`bound`)."""
+        """A lower bound of the cycles to configure and to run together, for any tiling (`bound`)."""
         return cost_bound(self.pattern, self.op, self.fit, self.launch)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was done to the input, what does not fit, and what the numbers are."""
+        """How the input was changed, what does not fit, and explanations of the numbers."""
         from polymodel.report.tiling.text import notes
 
         return tuple(notes(self))
@@ -114,7 +114,7 @@ class Tiling(Answer):
 
     @cached_property
     def own(self) -> Rival:
-        """This tiling among others."""
+        """This tiling as one of the compared ones."""
         return Rival(self.asked, self.costs, self.seconds, chosen=True)
 
     @cached_property
@@ -122,7 +122,7 @@ class Tiling(Answer):
         return {}
 
     def rivals(self, tilers: Sequence[str] | None = None) -> tuple[Rival, ...]:
-        """The cuts of these tilers, or of the usual ones; each list is cut once."""
+        """Return the tilings of these tilers, or of the default ones; each list is computed once."""
         names = None if tilers is None else several(tilers)
         if names not in self._compared:
             self._compared[names] = compared(self.task, self.own, names)
@@ -133,12 +133,13 @@ class Tiling(Answer):
         return summary_table(self.rivals(tilers), self.lower_bound)
 
     def comparison(self, tilers: Sequence[str] | None = None) -> pandas.DataFrame:
-        """`summary` with the tilers that are named; columns against `simple` are empty where it is not among
+        """Return `summary` with the named tilers; columns relative to `simple` are empty if it is not among
         them."""
         return self.summary_table(tilers).frame()
 
     def advice(self, tilers: Sequence[str] | None = None) -> tuple[str, ...]:
-        """What the figures mean, one line each: distance from the bound, where time goes, who is better."""
+        """The interpretation of the figures, one line each: distance from the bound, where time is spent,
+        better tilers."""
         from polymodel.report.tiling.advice import advice
 
         return advice(self, tilers)
@@ -161,7 +162,7 @@ class Tiling(Answer):
         return plot_tilers([small(r, r.costs) for r in shown if r.costs is not None])
 
     def plot_comparison(self, tilers: Sequence[str] | None = None) -> Figure:
-        """Bars: kernels, configuration and run cycles of every tiler, against `simple`."""
+        """Bars: kernels, configuration and run cycles of every tiler, relative to `simple`."""
         from polymodel.report.tiling.plots import plot_bars
         from polymodel.report.tiling.text import bars, headline
 
@@ -179,8 +180,9 @@ class Tiling(Answer):
         return export(self.a, self.second, self.costs, folder, most=most)
 
     def simulate(self, *, most: int = 200, seed: int = 0) -> TileSimulation:
-        """Launched tiles, at most so many drawn at random, run token by token on blocks of a streaming
-        dataflow, beside the cycles of the model. Refused for tensors of other than two ranks."""
+        """Simulate launched tiles, at most so many drawn at random, token by token on blocks of a streaming
+        dataflow, and compare them with the cycles of the model. Raises Refused for tensors of other than two
+        ranks."""
         from polymodel.report.tiling.simulation import TileSimulation
         from polymodel.tiling.simulate.launched import of_cut
 
@@ -202,7 +204,8 @@ class Tiling(Answer):
         command: str = "",
         tilers: Sequence[str] | None = None,
     ) -> tuple[Path, ...]:
-        """Everything in one folder, with pictures of the tiles, the tilers and their comparison as SVG."""
+        """Save everything to one folder, with pictures of the tiles, the tilers and their comparison as
+        SVG."""
         from polymodel.report.tiling.files import save
 
         return save(self, folder, tilers, command)
@@ -219,7 +222,7 @@ class Tiling(Answer):
         return tiling_blocks(self)
 
     def head(self, live: bool = True) -> list[Block]:
-        """The same with all tilers beside it."""
+        """What was cut, and the figures, with all tilers next to it."""
         from polymodel.report.tiling.text import compared_blocks
 
         return compared_blocks(self)
@@ -238,7 +241,7 @@ class Tiling(Answer):
 
 
 def tiles_table(tiling: Tiling) -> Table:
-    """Every tile with what it holds and what it costs."""
+    """Every tile with its contents and costs."""
     c, rects = tiling.costs, tiling.cut.rects
     held = Words(1).loads(c.counts, rects, tiling.op)
     arrays = (

@@ -1,4 +1,4 @@
-"""The loop between tiler and model as users see it: every step, what it took and saved, the best tiles."""
+"""Reports on the tuning loop between tiler and model: every step, its time and saving, the best tiles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _UNTRIED = "guillotine cuts are not tried here: tiler best (pm.tile, no --tune) 
 
 @dataclass(frozen=True, eq=False)
 class Tuning(Answer):
-    """What the loop did. `a`, `second`: the operands. `tuned`: its steps, the costs of the best cutting."""
+    """The result of the tuning loop. `a`, `second`: the operands. `tuned`: its steps, and the costs of the
+    best tiling."""
 
     a: SparseTensor
     second: Second
@@ -42,42 +43,42 @@ class Tuning(Answer):
 
     @property
     def costs(self) -> CutCosts:
-        """Of the best cutting."""
+        """Costs of the best tiling."""
         return self.tuned.costs
 
     @property
     def cut(self) -> Cut:
-        """The best cutting."""
+        """The best tiling."""
         return self.costs.cut
 
     @property
     def chosen(self) -> Step:
-        """The step that found it."""
+        """The step that found the best tiling."""
         return self.tuned.chosen
 
     @property
     def bound(self) -> int:
-        """No cutting has less of the objective (`bound`)."""
+        """A lower bound of the objective over all tilings (`bound`)."""
         return self.tuned.bound
 
     @property
     def ended(self) -> str:
-        """Why the loop ended."""
+        """The reason why the loop ended."""
         return self.tuned.ended
 
     @property
     def seconds(self) -> float:
-        """What tiler and model took, all steps together."""
+        """The time of tiler and model, over all steps."""
         return self.tuned.seconds
 
     @property
     def seconds_saved(self) -> float:
-        """What one run takes less than one of the first step, the binary tree."""
+        """The time that one run saves compared with the tiling of the first step, the binary tree."""
         return self.tuned.saved(self.tuned.steps[-1])
 
     @property
     def break_even(self) -> int | None:
-        """Runs of the tiles until what the loop took beyond its first step is saved; None: never."""
+        """The number of runs after which the time of the loop beyond its first step is saved; None: never."""
         return self.tuned.break_even
 
     @declared
@@ -103,7 +104,7 @@ class Tuning(Answer):
 
     @cached_property
     def tiling(self) -> Tiling:
-        """The best cutting, as `tile` gives it."""
+        """Return the best tiling, as `tile` does."""
         from polymodel.report.tiling.tables import TilingTask
         from polymodel.report.tiling.tile import Tiling
 
@@ -113,12 +114,13 @@ class Tuning(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the time that was spent compares with the time that is saved, and what was not tried."""
+        """A comparison of the time spent with the time saved, and what was not tried."""
         told = (*self.told, f"the loop ended: {self.ended}", _paying(self.tuned))
         return told if self.chosen.figure <= self.bound else (*told, _UNTRIED)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The figure of every step, the best so far, the bound, and what was proposed where it got better."""
+        """The objective at every step, the best so far, the bound, and the proposals that were
+        improvements."""
         from polymodel.report.tiling.plots import plot_tuning
 
         return plot_tuning(self, ax)
@@ -140,7 +142,7 @@ class Tuning(Answer):
 
 
 def headline(found: Tuning) -> list[tuple[str, str]]:
-    """The few figures that everything else explains."""
+    """Return the main figures."""
     c, first, unit = found.costs, found.tuned.steps[0], UNITS[found.tuned.objective]
     # As `tile` has it: such bounds know of what both operands hold, or of the bits of entries, alone.
     loose = " (a loose bound)" if c.op == "multiply" or isinstance(c.fit, Stored) else ""
