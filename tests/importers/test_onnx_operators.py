@@ -299,6 +299,21 @@ def test_attention_of_com_microsoft_with_bias_cache_and_packed_inputs(packed: st
     assert len(added) == 3
 
 
+def test_a_convolution_with_channels_last() -> None:
+    made = node("NhwcConv", ["X", "k", "b"], ["Y"], domain="com.microsoft", pads=[1, 0], group=2)
+    weights = w(k=(6, 2, 3), b=(6,))
+    proto = shaped(model([made], {"X": (2, 7, 4)}, ["Y"], weights), (2, 6, 6))
+    x = numbers((2, 7, 4))
+    plain = node("Conv", ["X", "k", "b"], ["Y"], pads=[1, 0], group=2)
+    feeds = {"X": x.transpose(0, 2, 1)}
+    wanted = answers(model([plain], {"X": (2, 4, 7)}, ["Y"], weights), feeds)["Y"]
+    found = pm.import_onnx(proto, fuse="none")
+    (result,) = found.spec.workload.einsums[-1].outputs
+    got = run(found.spec, {"X": x, **weights})[result.tensor]
+    np.testing.assert_array_equal(got.ravel(), wanted.ravel())  # its ranks are as the convolution makes them
+    assert (found.left_out, multiplications(found.spec.workload)) == ((), 2 * 6 * 6 * 2 * 3)
+
+
 def test_attention_with_keys_and_values_of_earlier_tokens() -> None:
     """One new token over 7 of the cache and itself, 4 heads that share 2."""
     heads = {"q": (1, 4, 1, 16), "k": (1, 2, 1, 16), "v": (1, 2, 1, 16), **CACHE}

@@ -137,12 +137,12 @@ def local_response(b: Builder, node: OnnxNode) -> None:
     """Convert LRN: the element divided by a power of the mean square of the channels around it."""
     out, source, size = node.outputs[0], node.input(0), node.whole("size", 1)
     shape = b.shape(source)
-    flat, back = (f"{out}_flat", f"{out}_back")
-    square, mean, wide, root = (b.fresh(f"{out}_{p}") for p in ("squares", "mean", "wide", "root"))
+    steps = ("squares", "flat", "mean", "back", "wide", "root")
+    square, flat, mean, back, wide, root = (b.fresh(f"{out}_{p}") for p in steps)
     pointwise(b, _step(node, "squares", (), [square]), "mul", [source, source], square)
     places = shape[2:] if 2 <= len(shape) <= 4 else (prod(shape[2:]),)
     rows = (shape[0], 1, shape[1], *places)
-    b.alias(b.fresh(flat), reshaped(b, node, b.value(square), rows))
+    b.alias(flat, reshaped(b, node, b.value(square), rows))
     none, ones = [0] * len(places), [1] * len(places)
     pads = [(size - 1) // 2, *none, size // 2, *none]
     window = _step(node, "mean", [flat], [mean], kernel_shape=[size, *ones], pads=pads, count_include_pad=1)
@@ -154,6 +154,19 @@ def local_response(b: Builder, node: OnnxNode) -> None:
         step = _step(node, word, (), [names[k + 1]])
         pointwise(b, step, word, names[k : k + 1], names[k + 1], numbers=[factor])
     pointwise(b, node, "div", [source, names[3]], out)
+
+
+def channels_last(b: Builder, node: OnnxNode) -> None:
+    """Convert NhwcConv: a convolution whose input and result have their channels last."""
+    source, out = node.input(0), node.outputs[0]
+    first, made = b.fresh(f"{out}_of_channels_first"), b.fresh(f"{out}_channels_first")
+    rank = len(b.shape(source))
+    if rank < 3:
+        raise InvalidNode(f"its input has {rank} dimensions", "it takes batch, space and channels")
+    b.alias(first, b.slots.transposed(b.value(source), (0, rank - 1, *range(1, rank - 1))))
+    inputs = (first, *node.inputs[1:])
+    conv(b, replace(node, op="Conv", domain="", name=node.name or out, inputs=inputs, outputs=(made,)))
+    b.alias(out, b.slots.transposed(b.value(made), (0, *range(2, rank), 1)))
 
 
 def bias_gelu(b: Builder, node: OnnxNode) -> None:

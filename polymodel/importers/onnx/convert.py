@@ -60,6 +60,7 @@ OTHERS: dict[tuple[str, str], Handler] = {
     ("com.microsoft", "MatMulNBits"): contrib.packed_weight,
     ("com.microsoft", "SimplifiedLayerNormalization"): sums.layer_norm,
     ("com.microsoft", "FusedConv"): contrib.activated,
+    ("com.microsoft", "NhwcConv"): contrib.channels_last,
     ("com.microsoft", "FusedGemm"): contrib.activated,
     ("com.microsoft", "MatMulIntegerToFloat"): quantized.scaled_product,
     ("com.microsoft", "DynamicQuantizeMatMul"): quantized.dynamic_product,
