@@ -18,9 +18,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.growth import DIGITS, leading_of, one_sign, real_roots, root_growth, solved
 
 Expression = Any  # of SymPy
-Ends = Mapping[
-    Any, tuple[Expression, Expression]
-]  # symbol -> the least and the largest value that it may have
+Ends = Mapping[Any, tuple[Expression, Expression]]  # symbol -> its least and its largest value
 _ROUNDING = 1e-12  # relative
 _SHOWN = 15  # digits of results
 _MOST_TERMS = 12  # of equations that are solved together; elimination takes minutes of larger ones
@@ -105,6 +103,14 @@ class Minimum:
         best = {n: sympy.N(v, _SHOWN) for n, v in at.items()}
         where = tuple(sympy.N(e, _SHOWN) for e in above)
         return replace(self, value=sympy.N(value, _SHOWN), at=best, roots={}, where=where)
+
+    def plot(
+        self, symbol: str, low: float, high: float, *, name: str = "value", ax: Any = None, **values: float
+    ) -> Any:
+        """The least value while a symbol runs from `low` to `high`: `report.plots_slope.least_axes`."""
+        from polymodel.report.plots_slope import least_axes
+
+        return least_axes(self, symbol, low, high, name=name, ax=ax, **values)
 
     def _anew(self, trial: Mapping[Any, Any]) -> Minimum:
         """The problem solved for numbers of all symbols."""

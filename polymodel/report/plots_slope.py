@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.governor import look
 from polymodel.report.plots import INK
 from polymodel.report.plots_sweep import COLOURS
 from polymodel.view.figures import axes
@@ -12,6 +14,9 @@ from polymodel.view.figures import axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from polymodel.report.minimum import Minimum
+
+POINTS = 33  # of a curve of least values
 DASHES = ("-", "--", "-.", ":")
 
 
@@ -55,6 +60,50 @@ def _labelled(ax: Axes, unit: str, title: str) -> None:
     ax.set_ylabel(f"backing-store accesses ({unit})")
     ax.set_title(title, fontsize=10)
     ax.grid(True, which="major", color="0.9")
+
+
+def least_axes(
+    least: Minimum,
+    symbol: str,
+    low: float,
+    high: float,
+    *,
+    name: str = "value",
+    ax: Axes | None = None,
+    **values: float,
+) -> Axes:
+    """A least value while one symbol, such as the capacity, runs from `low` to `high`, on logarithmic axes.
+
+    `values`: a number for each of the other symbols; `name`: what is least, with its unit. Each point is that
+    of `least.numbers`, and so holds where the formula itself does not; where no tiles fit there is none.
+    Raises SpecError for other names, for ends that are not 0 < low < high, and where nothing fits.
+    """
+    if not 0 < low < high:
+        message, remedy = f"{symbol} from {low:g} to {high:g} is no range", "give 0 < low < high"
+        raise SpecError([Diagnostic(message, remedy, symbol, code="out-of-range")])
+    points: list[tuple[float, float]] = []
+    for i in range(POINTS):
+        look()
+        at = low * (high / low) ** (i / (POINTS - 1))
+        try:
+            points.append((at, float(least.numbers(**{symbol: at}, **values).value)))
+        except SpecError as error:
+            if i == POINTS - 1 or any(d.code != "out-of-range" for d in error.diagnostics):
+                raise
+    ax = axes(ax, 6.4, 4.2)
+    number = len(ax.lines)
+    ax.plot(
+        *zip(*points, strict=True), color=COLOURS[number % len(COLOURS)],
+        linestyle=DASHES[number % len(DASHES)], linewidth=1.6, label=f"least {name}",
+    )  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel(symbol)
+    ax.set_ylabel("" if number else f"least {name}")
+    ax.set_title(f"Least {name} by {symbol}" if not number else f"Least values by {symbol}", fontsize=10)
+    ax.grid(True, which="major", color="0.9")
+    ax.legend(frameon=False, fontsize=8)
+    return ax
 
 
 # Where curves run on each other a dark dashed one lies on a light one: told apart in grey, too.

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.colors import same_color, to_rgba
 
+import polymodel as pm
 from polymodel.report.plots_sweep import explored_axes, front_axes
 
 UNITS = {"energy": "J", "latency": "s", "buffer": "bit"}
@@ -90,3 +91,21 @@ def test_a_single_point_says_its_figures() -> None:
     assert [t.get_text() for t in alone.texts] == ["Pareto front\n1 J\n1 s"]
     nothing = explored_axes(one.assign(energy=0.0), ("energy", "latency"), ("energy", "latency"), UNITS)
     assert [t.get_text() for t in nothing.texts] == ["fused: T\n0 J\n20 µs"]
+
+
+def test_least_values_are_drawn_over_a_range_of_capacities() -> None:
+    spec = pm.load("matmul/output_stationary", "simple_two_level")
+    forms = pm.closed_forms(spec, tiles=True, ranks=True, assume="divides")
+    least = forms.minimize("accesses:DRAM", "working_set:GLB", "S")
+    sizes = {"M": 64, "K": 128, "N": 64}
+    ax = least.plot("S", 10, 1e6, name="traffic (bit)", **sizes)
+    (line,) = ax.lines
+    capacities, values = line.get_data()
+    assert capacities[0] > 10, "a byte of each operand takes more"
+    assert list(values) == sorted(values, reverse=True)
+    assert values[-1] == 8 * (64 * 128 + 128 * 64 + 64 * 64), "each operand once"
+    assert values[3] == least.numbers(S=capacities[3], **sizes).value
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("S", "least traffic (bit)")
+    for name, ends in (("S", (10, 1)), ("Q", (1, 10))):
+        with pytest.raises(pm.SpecError):
+            least.plot(name, *ends, **sizes)
