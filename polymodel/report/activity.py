@@ -85,7 +85,8 @@ class Activities:
 
     @property
     def ideal_steps(self) -> float:
-        """Computes over space points: the number of steps if the work were spread evenly."""
+        """The number of computes divided by that of space points: the number of steps if the work were spread
+        evenly."""
         return len(self.computes) / len(self.spaces) if self.spaces else 0.0
 
     @property
@@ -135,8 +136,8 @@ def _s(count: int) -> str:
 
 
 def allowed(found: Activities, limit: int = LIMIT) -> Activities:
-    """The same, if it can be drawn. Raises Refused above `limit` computes; SpecError if stamps are
-    inconsistent."""
+    """Return the activities if they can be drawn. Raises Refused above `limit` computes; SpecError if stamps
+    are inconsistent."""
     if limit < 1:
         message = f"at most {limit} computes show nothing"
         raise SpecError([Diagnostic(message, "allow at least 1", code="out-of-range")])
@@ -202,7 +203,8 @@ class EinsumActivity:
         return tuple(tuple(next(known) for _ in range(n)) for n in counts)
 
     def element(self, name: str) -> Ints:
-        """The element of a fibertree's last level at each innermost iteration; -1 where it is out."""
+        """Return the element of a fibertree's last level at each innermost iteration; -1 where there is
+        none."""
         for level, above in zip(reversed(self.levels), reversed(self.above), strict=True):
             if name in level.element:
                 result: Ints = level.element[name][above]
@@ -237,8 +239,8 @@ class EinsumActivity:
     def written(self) -> tuple[tuple[str, int, int | None], ...]:
         """The ranks in which the output is drawn: name, loop, and column of its coordinate (None: all).
 
-        Those of the loops that populate it, as partitioned; where these do not have all its ranks (one may be
-        a part of a flattened loop), its own.
+        These are the ranks of the loops that populate it, as partitioned; if these do not have all its ranks
+        (one may be a part of a flattened loop), they are its own ranks.
         """
         loops = [k for k, level in enumerate(self.levels) if level.output is not None]
         if all(k in loops for k, _ in self.declared):
@@ -319,7 +321,8 @@ def _stamps(ran: EinsumActivity, which: Sequence[Stamp]) -> dict[int, tuple[int,
 
 
 def _paths(ran: EinsumActivity) -> dict[str, dict[int, tuple[Coordinate, ...]]]:
-    """Per tensor, inputs first, the point that each computing iteration touches; none where a term is out."""
+    """Return, per tensor, inputs first, the point that each computing iteration touches; empty for iterations
+    without the term."""
     result: dict[str, dict[int, tuple[Coordinate, ...]]] = {}
     for name in dict.fromkeys(n for names in ran.slots for n in names):
         element = ran.element(name)

@@ -90,7 +90,7 @@ class SymbolicReport(Answer):
         return replace(self, values=chosen)
 
     def _require_legal(self, chosen: Mapping[str, int]) -> None:
-        """Raise SpecError once every symbol of the mapping has a value and the mapping is illegal."""
+        """Raise SpecError if every symbol of the mapping has a value and the mapping is illegal."""
         sizes = unbound_symbols(self.problem.tree)
         extents = set(self.analysis.symbols) - set(sizes)
         if sizes and not extents and all(s in chosen for s in sizes):
@@ -324,15 +324,17 @@ class SymbolicReport(Answer):
         return sympy.factor(sympy.sympify(self.value(objective)) - sympy.sympify(other.value(objective)))
 
     def lower_where(self, other: SymbolicReport, objective: str) -> sympy.Basic:
-        """Where an objective of this mapping is below that of another: a SymPy relation, or true or false.
+        """Return where an objective of this mapping is below that of another: a SymPy relation, or true or
+        false.
 
         Symbols are at least 1, and tile sizes at most the tile around them, in both mappings.
         """
         return negative_where(self.difference(other, objective), {**self._limits(), **other._limits()})
 
     def limit(self, objective: str, symbol: str) -> sympy.Expr:
-        """An objective as a symbol grows without bound: oo where it does, too. Raises SpecError for unknown
-        names; Refused for tiles that are rounded up, whose forms `assume="divides"` has without rounding."""
+        """An objective as a symbol grows without bound: oo if the objective also does. Raises SpecError for
+        unknown names; Refused for tiles that are rounded up, whose forms `assume="divides"` has without
+        rounding."""
         import sympy
 
         if symbol not in self.symbols:
@@ -447,7 +449,7 @@ def symbolic_report(
 
 
 def _formed(problem: Problem, sizes: Mapping[str, str]) -> tuple[SymbolicAnalysis, NotSeparable | None]:
-    """The forms, and the refusal of peaks of live elements where only these have none.
+    """Return the forms, and the refusal of peaks of live elements if only these have no form.
 
     Nothing else depends on how memories allocate.
     """

@@ -174,7 +174,8 @@ def comparison(a: Evaluated, b: Evaluated, names: tuple[str, str] | None = None)
 
 
 def _names(a: Evaluated, b: Evaluated) -> tuple[str, str]:
-    """What tells two reports apart: the names of workloads, machines and mappings that differ."""
+    """Return the names that distinguish two reports: those of workloads, machines and mappings that
+    differ."""
     pairs = [
         (x.problem.cascade.name, x.problem.hierarchy.name, x.spec.chosen if x.spec else "") for x in (a, b)
     ]
@@ -245,7 +246,7 @@ def _outermost(report: Evaluated) -> str:
 
 
 def _accesses(report: Evaluated, memory: str) -> Sums:
-    """Bits that each Einsum reads from a memory and writes to it, if there is such a one."""
+    """Return the bits that each Einsum reads from a memory and writes to it, if that memory exists."""
     if memory not in report.problem.hierarchy.memories:
         return {}
     result: Sums = {t.einsum: 0 for t in report.costs.latency}

@@ -151,7 +151,7 @@ def _capacity(counts: Counts, chain: FusedChain, component: str) -> CapacityForm
 
 
 def _share(counts: Counts, chain: FusedChain, b: Buffet) -> FootprintShare:
-    """Additive: it stays from one fused iteration to the next, or no fused loop moves it."""
+    """A tensor is additive if it stays from one fused iteration to the next, or if no fused loop moves it."""
     bits = stored_bits(counts, b.tensor, b.tile_max, b.parent is None)
     share = FootprintShare(b.tensor, b.node, b.einsums, bits, bool(chain.fused))
     above = any(i > b.node for i, _ in chain.fused)
@@ -189,7 +189,8 @@ def _settled(problem: Problem, chain: FusedChain) -> bool:
 
 
 def _equal(problem: Problem, chain: FusedChain, found: CapacityFormula) -> bool:
-    """True if a whole tile of the largest M_i meets all additive tensors: see docs/semantics.md."""
+    """True if a whole tile of the largest M_i is resident together with all additive tensors: see
+    docs/semantics.md."""
     if not chain.fused:
         return True
     added = [s for s in found.shares if s.additive]

@@ -140,7 +140,7 @@ def _tree(
     ranks: Sequence[str],
     run: Activities,
 ) -> str:
-    """The fibertree of one tensor; each coordinate says at which steps it is touched."""
+    """Return the fibertree of one tensor; each coordinate lists the steps at which it is touched."""
     steps: dict[Path, set[int]] = {}
     for path, at in points.items():
         for deep in range(1, len(path) + 1):
@@ -260,7 +260,7 @@ class ExecutionReport(Answer):
         return draw_activity(activities(self.execution, einsum, limit=limit), slip=slip, limit=limit)
 
     def activity_page(self, *einsums: str, limit: int = LIMIT) -> Page:
-        """A page that steps through these Einsums (all, if none is named), fibertrees beside each other."""
+        """Return a page that steps through these Einsums (all, if none is named), with their fibertrees."""
         names = einsums or tuple(e.einsum for e in self.execution.einsums)
         runs = [activities(self.execution, name, limit=limit) for name in names]
         return activity_page(
@@ -270,7 +270,8 @@ class ExecutionReport(Answer):
     def plot_load(self, einsum: str = "", ax: Axes | None = None) -> Axes:
         """Computes per space point as bars, their mean as a line; beyond 64 points per outermost coordinate.
 
-        The default is the first Einsum with space and time stamps. Refused for one that has none.
+        The default is the first Einsum with space and time stamps. Raises Refused for an Einsum without
+        stamps.
         """
         from polymodel.report.plots_sparse import load_axes
 
@@ -290,7 +291,7 @@ class ExecutionReport(Answer):
 
 
 def bars(times: ExecutionTimes) -> tuple[list[str], list[int], str]:
-    """Name and computes of every bar, and what a bar stands for."""
+    """Return the name and the computes of every bar, and the meaning of a bar."""
     if times.load.size <= _BARS or not times.by_first:
         return (
             [stamp_text(row) for row in times.space.tolist()],
@@ -308,7 +309,7 @@ MOST_DRAWN = 10_000
 @dataclass(frozen=True)
 class Pictures:
     """`trees`: inputs and results; `grids`: (Einsum, its computes in space and time); `page`: steps through
-    them; `left_out`: what is not drawn, and why."""
+    them; `left_out`: what is not drawn, and the reason."""
 
     trees: Drawing | None
     grids: tuple[tuple[str, Drawing], ...]

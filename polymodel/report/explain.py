@@ -128,7 +128,7 @@ class Explanation(Answer):
 
     @declared
     def lines(self) -> Table:
-        """One row per statement, with the heading that it stands under."""
+        """One row per statement, with the heading of its section."""
         columns = Column("heading", words="what the line is about"), Column("line", words="the statement")
         return Table("lines", columns, tuple((h, line) for h, body in self.sections for line in body))
 

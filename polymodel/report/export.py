@@ -95,8 +95,8 @@ def _tiling_data(report: Report) -> Json:
 
 
 def save_sparse_files(report: Report, target: Path, parquet: bool) -> list[Path]:
-    """What the spec says of zeros: a page of sparse data, files of the tables named `sparse_` and `tiling_`;
-    and pictures of the spec. What is refused is left out: report.json says why."""
+    """Write the files on sparse data: a page, tables named `sparse_` and `tiling_`, and pictures of the spec.
+    What is refused is left out; report.json gives the reason."""
     from polymodel.report.show import show_pictures
 
     result: list[Path] = []
@@ -111,7 +111,7 @@ def save_sparse_files(report: Report, target: Path, parquet: bool) -> list[Path]
 
 
 def _named(answer: Answer, lead: str, target: Path, parquet: bool) -> list[Path]:
-    """A CSV file per table, and one of parquet if asked for, behind a word that says whose they are."""
+    """Write each table as a CSV file, and as parquet if requested, with a prefix for the kind of table."""
     result = []
     for name, table in answer.listed():
         result.append(target / f"{lead}_{name}.csv")

@@ -73,7 +73,8 @@ def negative_where(form: Expression, ends: Mapping[Any, tuple[Expression, Expres
 
 
 def _sign(form: Expression, ends: Mapping[Any, tuple[Expression, Expression]]) -> tuple[int, bool] | None:
-    """1 or -1 where a formula is nowhere below, or above, 0, and whether it is surely not 0 there."""
+    """Return 1 or -1 if a formula is nowhere below, or above, 0, and whether it is certainly nonzero
+    there."""
     import sympy
 
     for x, (_, most) in ends.items():  # of a chain of tiles the outermost first
@@ -88,8 +89,9 @@ def _sign(form: Expression, ends: Mapping[Any, tuple[Expression, Expression]]) -
 
 
 def _inverted(square: Expression, once: Expression, constant: Expression) -> list[Expression]:
-    """The roots of a quadratic whose first coefficient may be 0 and whose last one is not: divided by the sum
-    with the square root, so that none is 0 / 0 where the first coefficient is."""
+    """Return the roots of a quadratic whose first coefficient may be 0 and whose last one is not, as
+    quotients with the square root in the denominator, so that none is 0 / 0 where the first coefficient is
+    0."""
     import sympy
 
     inside = sympy.factor(once**2 - 4 * square * constant)

@@ -1,9 +1,10 @@
 """The least value of a closed form under a capacity, as a formula: the derivation that textbooks do by hand.
 
 Forms whose tiles divide are sums of products of powers. A tile size that always saves or always costs when it
-grows is taken at an end of its range; the others are where the gradients of the form and of the capacity are
-parallel (Lagrange): sizes that are a multiple of another one are eliminated first, and up to three are solved
-for. A size that is a root of a polynomial of degree three or more is kept as that polynomial.
+grows is taken at an end of its range; the others are at points where the gradients of the form and of the
+capacity are parallel (Lagrange): sizes that are a multiple of another one are eliminated first, and up to
+three are solved for. A size that is a root of a polynomial of degree three or more is kept as that
+polynomial.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class Minimum:
         return least_axes(self, symbol, low, high, name=name, ax=ax, **values)
 
     def _anew(self, trial: Mapping[Any, Any]) -> Minimum:
-        """The problem solved for numbers of all symbols."""
+        """Solve the problem again for numbers of all symbols."""
         assert self.problem is not None
         *forms, ends = self.problem
         narrow = {x: (low.subs(trial), high.subs(trial)) for x, (low, high) in ends.items()}
@@ -147,10 +148,10 @@ class Minimum:
             raise SpecError(faults)
 
     def _there(self, trial: Mapping[Any, Any]) -> tuple[Expression, dict[str, Expression]]:
-        """The least value, and the tile sizes, at numbers of all symbols.
+        """Return the least value, and the tile sizes, at numbers of all symbols.
 
-        Where weights are equal, quotients of their differences may be 0 / 0: the problem is solved anew for
-        these numbers.
+        If weights are equal, quotients of their differences may be 0 / 0: the problem is then solved again
+        for these numbers.
         """
         import sympy
 
@@ -175,7 +176,7 @@ class Minimum:
 
 
 def _at_sizes(end: Expression, trial: Mapping[Any, Any], at: Mapping[str, Expression]) -> Expression:
-    """The end of a range at numbers, of which `at` has those of the tile sizes."""
+    """Return an end of a range at numbers; `at` gives those of the tile sizes."""
     import sympy
 
     bound = sympy.sympify(end).subs(trial)
@@ -389,8 +390,8 @@ def _direction(form: Expression, x: Any) -> int | None:
 
 @dataclass(frozen=True)
 class _Point:
-    """Sizes at which no exchange of two is an improvement; `root`: a polynomial in one of them that is 0, or
-    None."""
+    """Sizes at which no exchange of two is an improvement; `root`: a polynomial in one of them whose value is
+    0, or None."""
 
     sizes: Mapping[Any, Expression]
     root: tuple[Any, Expression] | None = None
@@ -429,8 +430,8 @@ def _inside(
 
 
 def _multiples(f: Expression, g: Expression, symbols: Sequence[Any]) -> dict[Any, Expression]:
-    """Of three symbols or more those that are a product of another one at every point at which no exchange of
-    the two pays."""
+    """Return, of at least three symbols, those that are an expression of another one at every point at which
+    no exchange of the two is an improvement."""
     import sympy
 
     result: dict[Any, Expression] = {}
@@ -451,7 +452,7 @@ def _multiples(f: Expression, g: Expression, symbols: Sequence[Any]) -> dict[Any
 
 
 def _balance(f: Expression, g: Expression, x: Any, y: Any) -> list[Expression]:
-    """Polynomials one of which is 0 where no exchange of x and y pays."""
+    """Return polynomials, one of which is 0 if no exchange of x and y is an improvement."""
     import sympy
 
     difference = sympy.diff(f, x) * sympy.diff(g, y) - sympy.diff(f, y) * sympy.diff(g, x)
@@ -485,7 +486,7 @@ def _best(found: Sequence[_Point], f: Expression, g: Expression, capacity: set[A
 
 
 def _numbers(point: _Point, trial: Mapping[Any, Any]) -> list[dict[Any, Any]]:
-    """Tile sizes above 0 of a point, at numbers of all else."""
+    """Return the tile sizes of a point, all above 0, at numbers of all other symbols."""
     import sympy
 
     several = [dict(trial)]
@@ -501,7 +502,8 @@ def _numbers(point: _Point, trial: Mapping[Any, Any]) -> list[dict[Any, Any]]:
 
 
 def _solutions(f: Expression, g: Expression, most: Expression, symbols: Sequence[Any]) -> list[_Point]:
-    """Where one symbol uses up the capacity, or two do and no exchange of them pays."""
+    """Return the points at which one symbol uses up the capacity, or two do and no exchange of them is an
+    improvement."""
     import sympy
 
     if len(symbols) == 1:
@@ -568,7 +570,7 @@ def _along(room: Expression, x: Any, y: Any, ratios: Sequence[Expression]) -> li
 
 
 def _of_one(equation: Expression, x: Any, others: Mapping[Any, Expression]) -> list[_Point]:
-    """The points told by an equation in one symbol, of which the others are expressions."""
+    """Return the points given by an equation in one symbol, with the others as expressions of it."""
     import sympy
 
     numerator = sympy.numer(sympy.together(equation))

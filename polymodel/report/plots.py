@@ -50,7 +50,7 @@ def plot_height(report: Report, what: str) -> float:
 
 
 def _turned(names: Sequence[str]) -> int:
-    """Degrees that names below bars are turned by, so that they stand beside each other."""
+    """Return the rotation of names below bars, in degrees, such that they do not overlap."""
     return 0 if sum(len(short(n)) for n in names) < ROOM else 20
 
 
@@ -61,7 +61,7 @@ def prefixed(ax: Axes, unit: str, which: str) -> None:
 
 
 def _rows(report: Report) -> int:
-    """Bars of the working sets, and a gap between components."""
+    """Return the bars of the working sets, with a gap between components."""
     shown = [n.component for n in report.costs.needs if n.counts]
     return len(shown) + len(set(shown))
 
@@ -245,7 +245,7 @@ def _roofs(points: Sequence[RooflinePoint]) -> list[tuple[str, str, float, float
 
 
 def _stacks(points: Sequence[RooflinePoint]) -> list[list[RooflinePoint]]:
-    """Points that would hide each other, with the same limit: one marker stands for them."""
+    """Group points that would hide each other and have the same limit: one marker represents them."""
     result: dict[tuple[object, ...], list[RooflinePoint]] = {}
     for p in points:
         place = (round(math.log10(v), 1) for v in (p.intensity, p.achieved))
@@ -254,7 +254,7 @@ def _stacks(points: Sequence[RooflinePoint]) -> list[list[RooflinePoint]]:
 
 
 def _point_note(stack: Sequence[RooflinePoint]) -> str:
-    """Who stands there, and what limits them; also where that is neither part of the roof."""
+    """Name the Einsums at a point, and what limits them, even if that limit is not part of the roof."""
     p = stack[0]
     names = ", ".join(short(q.einsum, NAME if len(stack) == 1 else NAME // 2) for q in stack[:SIDE_BY_SIDE])
     more = f" and {len(stack) - SIDE_BY_SIDE} more" if len(stack) > SIDE_BY_SIDE else ""

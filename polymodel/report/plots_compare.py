@@ -36,8 +36,8 @@ class RatioBar:
 
     @property
     def rank(self) -> tuple[bool, bool, float, float]:
-        """Sort key: figures of the whole first, then the largest ratios, then what one side alone has; less
-        before more."""
+        """Return a sort key: figures of the whole first, then the largest differences; of equal differences,
+        decreases before increases."""
         return not self.whole, math.isinf(self.power), -abs(self.power), self.power
 
 
@@ -140,5 +140,5 @@ def _scale(ax: Axes, reach: float) -> None:
 
 
 def _times(power: float) -> str:
-    """A ratio as text; of numbers beyond those of a float its power of two."""
+    """Return a ratio as text; beyond the range of floats, its power of two."""
     return f"× {2**power:.3g}" if abs(power) < LARGE else f"× 2^{power:.0f}"

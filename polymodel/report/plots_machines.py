@@ -1,4 +1,4 @@
-"""Points of a co-design as a picture, each machine named once, and what a symbol is worth."""
+"""Points of a co-design as a picture, each machine named once, and the effect of a symbol."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def machine_axes(
     ax: Axes | None,
     links: Sequence[str] = (),
 ) -> Axes:
-    """Points, each the name of its machine and its figures, over two of these figures. Those that no other
-    one beats in both are joined by steps, and their machines named; others are named where there is room.
-    `links`: what each point leads to on a page."""
+    """Points, each the name of its machine and its figures, over two of these figures. Nondominated points
+    are joined by steps and labelled with their machines; other points are labelled if there is room. `links`:
+    the target of each point's link on a page."""
     ax = axes(ax, 7.0, 4.4)
     small = max(figures["area"] for _, figures in points) < MOST_MM2
     scales = {n: 1e6 if n == "area" and small else 1.0 for n in (across, up)}
@@ -83,7 +83,7 @@ def machine_axes(
 
 
 def _staircase(points: Sequence[tuple[float, float]]) -> Iterator[tuple[int, tuple[float, float]]]:
-    """Of points in order those that none before them is as low as, with their places."""
+    """Return, of points in order, those that are lower than all points before them, with their positions."""
     lowest = inf
     for i, (x, y) in enumerate(points):
         if y < lowest:
@@ -93,8 +93,8 @@ def _staircase(points: Sequence[tuple[float, float]]) -> Iterator[tuple[int, tup
 
 def _name(ax: Axes, best: Sequence[Named], others: Sequence[Named]) -> None:
     """Names of machines beside their first point, where they hide no point and no other name, and cross no
-    step where there is room beside it. Those of the best are always there, with a line to the point where
-    they stand far off."""
+    step where there is room beside it. Names of nondominated points are always drawn, with a line to the
+    point if the name is far from it."""
     scale = 72.0 / ax.figure.dpi
     width, height = (n * scale for n in ax.bbox.size)
     at = {p: _in_points(ax, p, scale) for _, p in (*best, *others)}
@@ -134,13 +134,13 @@ def _steps(best: Sequence[tuple[float, float]]) -> Iterator[Box]:
 
 
 def _in_points(ax: Axes, point: tuple[float, float], scale: float) -> tuple[float, float]:
-    """Where a point is within its axes, in points (72 to the inch)."""
+    """Return the position of a point within its axes, in points (1/72 inch)."""
     x, y = ax.transData.transform(point) - ax.bbox.min
     return float(x) * scale, float(y) * scale
 
 
 def _box(at: tuple[float, float], place: tuple[float, float, str], wide: float) -> Box:
-    """The room that a name takes at one of its places."""
+    """Return the box that a name occupies at one of its possible positions."""
     dx, dy, side = place
     left = at[0] + dx - {"left": 0.0, "center": wide / 2, "right": wide}[side]
     bottom = at[1] + dy - (0.0 if dy > 0 else FONT)

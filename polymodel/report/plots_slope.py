@@ -54,7 +54,7 @@ def slope_axes(
 
 
 def _labelled(ax: Axes, unit: str, title: str) -> None:
-    """What all slopes have in common."""
+    """Set the labels and scales that all slopes share."""
     ax.set_yscale("log", base=2)
     ax.set_xlabel(f"buffer capacity ({unit})")
     ax.set_ylabel(f"backing-store accesses ({unit})")

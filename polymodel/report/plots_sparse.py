@@ -1,4 +1,4 @@
-"""Plots of sparse data and of what models say of it: matplotlib, every axis with its unit."""
+"""Plots of sparse data and of the expectations of models: matplotlib, every axis with its unit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FAR = 50.0  # ratios above that are drawn on a logarithmic axis
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A point under a roof: what a run does, moves over the roof's memory, and how long it takes."""
+    """A point under a roof: the operations of a run, its traffic at the roof's memory, and its time."""
 
     name: str
     operations: float
@@ -105,7 +105,7 @@ def plot_roofline(
 
 
 def _unplaced(points: Sequence[MeasuredRun], peak: float, bandwidth: float) -> list[Diagnostic]:
-    """What cannot be drawn on logarithmic axes."""
+    """Report values that cannot be drawn on logarithmic axes."""
     faults = [
         Diagnostic(f"{what} is {value}", "give a positive, finite number", code="nothing-to-show")
         for what, value in (("the peak", peak), ("the bandwidth", bandwidth))
@@ -173,7 +173,7 @@ def plot_predictions(
 
 
 def _error(value: float, actual: float) -> str:
-    """How far a prediction is off."""
+    """Return the relative error of a prediction as text."""
     if not math.isfinite(value):
         return ""
     if not actual:
@@ -187,7 +187,8 @@ def _error(value: float, actual: float) -> str:
 def load_axes(
     names: Sequence[str], loads: Sequence[int], what: str, title: str, ax: Axes | None = None
 ) -> Axes:
-    """Computes per place as bars, the mean as a line; the title says how far the largest lies above it."""
+    """Draw computes per space point as bars, with the mean as a line; the title gives the excess of the
+    largest over the mean."""
     ax = axes(ax, 8, 4)
     mean = sum(loads) / len(loads) if loads else 0.0
     ax.bar(range(len(loads)), loads, width=0.85, color=SHADES[0])
@@ -314,18 +315,19 @@ def _row(tensor: SparseTensor) -> Ints:
 
 
 def _reach(model: DensityModel, tensor: SparseTensor) -> int:
-    """The occupancy that about one row of all has."""
+    """Return an occupancy that is expected of about one row only."""
     return int(model.quantile(_row(tensor), 1 - min(0.5, 1 / tensor.shape[0])))
 
 
 def expected_rows(model: DensityModel, tensor: SparseTensor, edges: Ints) -> NDArray[np.float64]:
-    """How many rows a model expects with edges[b] <= nonzeros < edges[b + 1], per bin b."""
+    """Return the number of rows that a model expects with edges[b] <= nonzeros < edges[b + 1], per bin b."""
     upto: Any = model.cdf(_row(tensor), edges - 1)
     return tensor.shape[0] * np.diff(np.where(edges > 0, upto, 0.0))
 
 
 def bin_edges(most: int, reaches: Sequence[int]) -> Ints:
-    """Bins of one number each, or of growing width where there would be too many; 0 is always alone."""
+    """Return bins of one number each, or of growing width if there would be too many; 0 always has a bin of
+    its own."""
     top = max([most, *reaches, 1])
     if top <= _UNIT_BINS:
         return np.arange(top + 2)

@@ -104,7 +104,7 @@ def fronts(ax: Axes) -> dict[int, list[PathCollection]]:
 
 
 def shown_values(ax: Axes, k: int) -> NDArray[np.float64]:
-    """What all points of the picture, of whatever front, have along x (0) or y (1)."""
+    """Return the values of all points of the picture, of every front, along x (0) or y (1)."""
     import numpy as np
     from matplotlib.collections import PathCollection
 
@@ -115,7 +115,7 @@ def shown_values(ax: Axes, k: int) -> NDArray[np.float64]:
 
 
 def _named(ax: Axes, before: Sequence[int], label: str) -> None:
-    """Where there are several fronts, or one has a name, the legend says of which its points are."""
+    """Name the points in the legend by their front, if there are several fronts or one has a name."""
     found = fronts(ax)
     for number, parts in found.items():
         for points in parts:
@@ -128,7 +128,8 @@ def _named(ax: Axes, before: Sequence[int], label: str) -> None:
 
 
 def _front_legend(ax: Axes) -> None:
-    """The legend of fronts; of points that a colour bar colours it shows the marker alone, in grey."""
+    """Draw the legend of fronts; for points in the colours of a colour bar it shows the marker alone, in
+    grey."""
     from matplotlib.collections import PathCollection
     from matplotlib.lines import Line2D
 
@@ -143,7 +144,7 @@ def _front_legend(ax: Axes) -> None:
 
 
 def _alone(ax: Axes, units: Sequence[str]) -> None:
-    """A point with nothing to compare it with: its name and figures beside it, on axes that start at 0."""
+    """Draw a single point: its name and figures next to it, on axes that start at 0."""
     x, y = (float(shown_values(ax, k)[0]) for k in (0, 1))
     (line,) = ax.plot([0, x, x], [y, y, 0], color="0.75", linestyle=":", linewidth=1.0)
     line.sticky_edges.x.append(0)
@@ -299,14 +300,14 @@ def level_axes(
 
 
 def _is_hidden(parts: pandas.DataFrame) -> bool:
-    """Whether a level is too small a part of most stacks to be seen there."""
+    """Return whether a level is too small a part of most stacks to be visible."""
     shares = parts.div(parts.sum(axis=1), axis=0)
     return bool((shares.median()[parts.max() > 0] < HIDDEN).any())
 
 
 def _stack(ax: Axes, parts: pandas.DataFrame, unit: str) -> None:
-    """One level on top of the other; the legend is in the same order, beside the bars, which may be high on
-    either side."""
+    """Draw the levels stacked; the legend has the same order, next to the bars, which may be high on either
+    side."""
     import numpy as np
 
     places, below = np.arange(len(parts)), np.zeros(len(parts))
@@ -380,7 +381,8 @@ def explored_axes(
 
 
 def _with_zero(axis: Axis, values: NDArray[np.float64], unit: str) -> None:
-    """Decades down to the smallest value, and then 0: a buffer that nothing is kept in is no rare point."""
+    """Scale an axis by decades down to the smallest value, and then 0: a buffer that keeps nothing is a
+    frequent point."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     positive = values[values > 0]
@@ -405,7 +407,8 @@ def _same(rows: pandas.DataFrame, name: str, shown: Sequence[str]) -> bool:
 
 
 def _fused_labels(rows: pandas.DataFrame) -> list[str]:
-    """What the legend says of each point: the tensors that it fuses; beyond the colours, only how many."""
+    """Return the legend text of each point: its fused tensors; beyond the number of colours, only their
+    number."""
     labels = [f"fused: {f}" if f else "unfused" for f in rows["fused"]]
     if len(set(labels)) <= len(COLOURS):
         return labels

@@ -1,4 +1,4 @@
-"""What a memory holds over time: tensors stacked, the capacity, the peak, and which Einsum runs."""
+"""The contents of a memory over time: tensors stacked, the capacity, the peak, and the Einsum that runs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def timeline_axes(
 
 
 def save_picture(found: Timeline, capacity_bits: float, file: Path) -> None:
-    """The same as a PNG file; no window system is asked for anything."""
+    """Save the timeline as a PNG file, without a window system."""
     without_trace()
     from matplotlib.figure import Figure
 
@@ -88,12 +88,12 @@ def _title(found: Timeline) -> str:
 
 
 def _closed(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The last step runs to the right edge."""
+    """Extend the last step to the right edge."""
     return np.append(values, values[-1])
 
 
 def _chosen(found: Timeline, steps: int) -> NDArray[np.int64]:
-    """The phases to draw: all, or the one that holds most of every few."""
+    """Return the phases to draw: all, or of each group of a few the one with the largest total."""
     count = len(found.total)
     if count <= steps:
         return np.arange(count)
@@ -140,7 +140,7 @@ def _capacity(found: Timeline, capacity_bits: float, ax: Axes) -> None:
 
 
 def _room(entries: list[tuple[Artist, str]], most: int, what: str = "more") -> list[tuple[Artist, str]]:
-    """The first entries of a legend, as many as there is room for; the last line says how many are left."""
+    """Return the first entries of a legend, as many as fit; the last line gives the number of the others."""
     from matplotlib.patches import Patch
 
     if len(entries) <= most:
@@ -149,7 +149,7 @@ def _room(entries: list[tuple[Artist, str]], most: int, what: str = "more") -> l
 
 
 def _running(found: Timeline, shown: NDArray[np.int64], ax: Axes) -> None:
-    """A strip above that says which Einsum runs, and the legend."""
+    """Draw a strip above the plot that shows which Einsum runs, and the legend."""
     from matplotlib.patches import Patch
 
     greys = [str(0.25 + 0.6 * k / max(len(found.einsums) - 1, 1)) for k in range(len(found.einsums))]

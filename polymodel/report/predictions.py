@@ -38,7 +38,7 @@ class Predictions(Answer):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What the columns are, and of which tensors a model is far off."""
+        """The meaning of the columns, and the tensors for which a model has large errors."""
         return (_NOTE, *self.warned, *_far(self.found))
 
     def __repr__(self) -> str:

@@ -111,7 +111,7 @@ def _spec(spec: Spec, file: str) -> list[Block]:
 
 
 def _of_file(path: Path) -> str:
-    """Its digest, of the bytes as they lie there."""
+    """Return the digest of a file, of its bytes as stored."""
     try:
         with path.open("rb") as file:
             return file_digest(file, "sha256").hexdigest()

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 def node_tips(report: Report) -> dict[int, str]:
-    """Lines for each node of the LoopTree by its number: tiles and traffic, what a loop is around, costs."""
+    """Lines for each node of the LoopTree by its number: tiles and traffic, the Einsums below a loop,
+    costs."""
     result: dict[int, list[str]] = {}
     moved = _moved(report)
     seen = set()
@@ -117,9 +118,9 @@ def content(report: Report, live: bool) -> list[Block]:
 def _head(
     report: Report, more: list[tuple[str, str]], good: bool | None = None, words: str = ""
 ) -> list[Block]:
-    """The headline, then what does not fit, and notes; `more`: what to say of sparse figures.
+    """Return the headline, then what does not fit, and notes; `more`: texts on sparse figures.
 
-    `good`, `words`: whether it fits, sparse data heard, and how to say it.
+    `good`, `words`: whether it fits, considering sparse data, and the verdict as text.
     """
     good = report.feasible if good is None else good
     state = re.sub(r"(^|; )NO\b", r"\1no", words or ("yes" if good else "no"))
@@ -142,11 +143,11 @@ def title(report: Report) -> str:
 
 
 def parts(report: Report, live: bool, plots: bool, command: str) -> list[Part]:
-    """The sections of a page: the tables to read first, pictures, plots, the other tables, what the spec says
-    of zeros, how it was made.
+    """The sections of a page: the tables to read first, pictures, plots, the other tables, sparse data,
+    provenance.
 
     `live=False` leaves out lifetimes of elements, `plots=False` everything that takes matplotlib. `command`:
-    the command line that asked, to be told.
+    the command line, which is shown.
     """
     tables = _tables(report, live)
     first, rest = ([t for t in tables if t.opened is way] for way in (True, False))
@@ -189,7 +190,7 @@ def _tables(report: Report, live: bool) -> list[Part]:
 
 
 def _zeros(report: Report) -> list[Part]:
-    """What the spec says of zeros: the sparse report, and tiles."""
+    """Return the sections on sparse data: the sparse report, and tiles."""
     result = []
     if says_sparse(report.problem):
         result.append(Part("On sparse data", report.sparse.flat(), opened=True))
@@ -210,8 +211,8 @@ Shown = tuple[str, str, tuple[str, ...]]  # title, picture, notes
 
 
 def plots_of(report: Report) -> list[Shown]:
-    """Working sets, energy, roofline (of groups as well, where Einsums are fused), and over time each memory
-    that holds anything."""
+    """Return working sets, energy, roofline (of groups as well, if Einsums are fused), and the contents of
+    each used memory over time."""
     result: list[Shown] = []
     groups = ["group_roofline"] if len(report.grouped) < len(report.costs.roofline) else []
     for name in ("working_sets", "energy", "roofline", *groups):

@@ -68,10 +68,10 @@ class Plot:
 class Finding:
     """The contents of a page on a search.
 
-    `facts`: the figures at its top; `promise`: how good the answer is; `notes`: remarks; `table`: a row per
-    point, best first, of which the page shows `MOST_ROWS`; `best`: those shown with their mapping; `looked`:
-    tables of the points examined, and the reasons for invalid ones; `asked`: the request; `specs`: the specs
-    searched, by heading.
+    `facts`: the figures at its top; `promise`: the quality of the result; `notes`: remarks; `table`: a row
+    per point, best first, of which the page shows `MOST_ROWS`; `best`: those shown with their mapping;
+    `looked`: tables of the examined points, and the reasons for invalid ones; `asked`: the request; `specs`:
+    the specs searched, by heading.
     """
 
     facts: Pairs
@@ -105,14 +105,14 @@ def picked(total: int, first: Sequence[int], most: int = MOST_TREES) -> tuple[in
 
 
 def search_figures(found: Finding) -> list[Block]:
-    """The figures at the top, how good the answer is, and remarks."""
+    """Return the figures at the top, the quality of the result, and remarks."""
     state = [] if found.found else [Line("nothing valid was found", "bad")]
     return [Facts(found.facts), *state, *(Line(p) for p in found.promise), *notes(found.notes)]
 
 
 def search_sections(found: Finding, plots: bool, command: str) -> list[Part]:
-    """The sections of the page. `plots=False` leaves out what takes matplotlib, `command` is the command line
-    to be told."""
+    """Return the sections of the page. `plots=False` leaves out what requires matplotlib, `command` is the
+    command line to be shown."""
     shown = plotted(found.pictures, found.table) if plots else ()
     parts = [_table(found), *shown, *_mappings(found), *_looked(found)]
     parts.append(made_part(command, found.asked))
@@ -135,7 +135,8 @@ def _table(found: Finding) -> Part:
 
 
 def plotted(pictures: Sequence[Plot], table: Table | None = None) -> Iterator[Part]:
-    """A section per picture, the first one open. `table`: the rows that points of pictures are."""
+    """Return a section per picture, the first one open. `table`: the rows to which points of pictures
+    belong."""
     for number, picture in enumerate(pictures):
         figure, ax = blank(picture.width, picture.height)
         picture.draw(ax)

@@ -41,7 +41,7 @@ def show_text(
 
 
 def _variables(variables: Sequence[Variable]) -> str:
-    """One line each: the value, what it is, and what else it may be."""
+    """Return one line per variable: its value, its description, and the other values that it may have."""
     given = [f"{v.name} = {_value(v.value)}" for v in variables]
     wide = max(map(len, given))
     told = [
@@ -61,7 +61,8 @@ def _workload(workload: Cascade) -> str:
 
 
 def _passes(workload: Cascade) -> str:
-    """Which inputs have to be walked more than once along a rank, whatever the mapping; nothing if none."""
+    """Return the inputs that have to be read more than once along a rank, whatever the mapping; empty if
+    there are none."""
     several: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for p in passes(workload):
         if p.passes > 1:
@@ -92,7 +93,8 @@ def show_html(
     variables: Sequence[Variable] = (),
     whole: str = "",
 ) -> str:
-    """The same as one self-contained page with pictures; `whole`: a text of all of it that stands on top."""
+    """Return the same as one self-contained page with pictures; `whole`: a text on the whole spec at the
+    top."""
     from polymodel.view.html import page
 
     blocks: list[Block] = [Code(whole)] if whole else []
@@ -112,7 +114,7 @@ def show_html(
 def show_pictures(
     folder: Path, workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None
 ) -> tuple[Path, ...]:
-    """cascade.svg, architecture.svg and looptree.svg in `folder`, which is made if it is missing."""
+    """Write cascade.svg, architecture.svg and looptree.svg to `folder`, which is created if it is missing."""
     result = []
     of_cascade, of_arch, of_mapping = (folder / name for name in PICTURES)
     if workload is not None:

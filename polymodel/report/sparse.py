@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 def compute(problem: Problem, counts: SparseCounts) -> Table:
     """Operations per Einsum, all executions: dense = effectual + ineffectual + gated + skipped.
 
-    `busiest`: those that take time at the instance that has most, `imbalance` that over the mean of all.
+    `busiest`: timed operations of the instance with the most of them, `imbalance`: `busiest` over the mean of
+    all instances.
     """
     names = ("dense", "effectual", "ineffectual", "gated", "skipped")
     columns = (
@@ -56,10 +57,10 @@ def compute(problem: Problem, counts: SparseCounts) -> Table:
 def accesses(problem: Problem, counts: SparseCounts) -> Table:
     """Elements per Einsum, node, tensor and kind of access, all executions.
 
-    dense + refetched = actual + gated + skipped + absent; `refetched`: of what moves, what an overbooked
-    tile had no room for. `reads_fill`: reads that serve what is further in; `reads_drain`: those that move
-    results out; writes alike. `metadata_bits` go with what is actual.
-    `label` is of the elements, `metadata_label` of the bits.
+    dense + refetched = actual + gated + skipped + absent; `refetched`: transfers of elements that did not fit
+    into an overbooked tile. `reads_fill`: reads that serve inner components; `reads_drain`: reads that move
+    results out; likewise for writes. `metadata_bits` are those of actual accesses. `label` refers to the
+    elements, `metadata_label` to the bits.
     """
     names = ("dense", "actual", "gated", "skipped", "absent", "refetched")
     columns = (
@@ -114,7 +115,7 @@ def footprints(problem: Problem, counts: SparseCounts) -> Table:
 
 
 def capacities(checks: Sequence[MemoryDemand]) -> Table:
-    """Working sets of sparse tiles against sizes; `p_overflow` is how probable it is that they do not fit."""
+    """Working sets of sparse tiles against sizes; `p_overflow` is the probability that they do not fit."""
     columns = (
         Column("component"), Column("einsum"), Column("dense_bits", "bit"), Column("bits", "bit"),
         Column("needed_bits", "bit"), Column("capacity_bits", "bit"), Column("fits"),
@@ -131,10 +132,10 @@ def capacities(checks: Sequence[MemoryDemand]) -> Table:
 
 
 def summary(dense: Costs, sparse: Costs, counts: SparseCounts) -> Table:
-    """Dense beside sparse, per Einsum and in all (`einsum` = `total`).
+    """Dense next to sparse figures, per Einsum and in total (`einsum` = `total`).
 
-    `speedup` and `energy_ratio` are dense over sparse, `edp` the energy-delay product. `label` is of the
-    least certain figure of a row, `energy_label` of its energy and operations.
+    `speedup` and `energy_ratio` are dense over sparse, `edp` the energy-delay product. `label` is the lowest
+    certainty label of the figures of a row, `energy_label` that of its energy and operations.
     """
     columns = (
         Column("einsum"), Column("operations", "operation"), Column("effectual", "operation"),
@@ -169,7 +170,7 @@ def _pair(before: float, after: float) -> tuple[float, float, float]:
 
 
 def _energy_label(costs: Costs, counts: SparseCounts, einsum: str | None = None) -> str:
-    """Of the energy, which leakage makes depend on the latency."""
+    """Return the certainty label of the energy, which depends on the latency if there is leakage."""
     leaks = any(i.action == "leak" and i.energy for i in costs.energy if einsum in (None, i.einsum))
     return counts.label(einsum) if leaks else counts.energy_label(einsum)
 
@@ -191,7 +192,8 @@ def sparse_report(
 
 
 def with_data(report: Report, data: Mapping[str, TensorData], confidence: float = 0.99) -> SparseReport:
-    """The same for what is known of every tensor already (`tensor_data`). Refused for what is not counted."""
+    """Return the same for tensors whose properties are already known (`tensor_data`). Raises Refused for what
+    is not counted."""
     counts = sparse_counts(report.problem, report.analysis, data, confidence)
     analysis = sparse_analysis(report.problem, report.analysis, counts)
     result = replace(report, analysis=analysis, costs=costs(report.problem, analysis))
@@ -202,7 +204,7 @@ def with_data(report: Report, data: Mapping[str, TensorData], confidence: float 
 class SparseReport(Answer):
     """The costs of one mapping on sparse data. Tables are DataFrames; `table(name)` gives them as plain data.
 
-    `dense`: the report that it was made from. `result`: a report with sparse counts instead of dense ones
+    `dense`: the report from which it was derived. `result`: a report with sparse counts instead of dense ones
     (energy, latency, bottleneck ...). `counts`: actual, gated, skipped, absent, each labelled. `data`: the
     known properties of each tensor.
     """
@@ -220,7 +222,7 @@ class SparseReport(Answer):
 
     @cached_property
     def figures(self) -> SparseFigures:
-        """What objectives are made of, on sparse data."""
+        """The quantities of which objectives are composed, on sparse data."""
         return SparseFigures(self)
 
     def value(self, objective: str) -> float:
@@ -244,8 +246,8 @@ class SparseReport(Answer):
 
     @property
     def label(self) -> Certainty:
-        """The least certain kind among the numbers: `exact`, `expected`, `bound` (upper bound), `lower bound`
-        (of busiest instances, and so of latencies) or `estimate` (neither)."""
+        """The lowest certainty label among the numbers: `exact`, `expected`, `bound` (upper bound), `lower
+        bound` (of busiest instances, and so of latencies) or `estimate` (neither)."""
         return self.counts.whole_label
 
     @cached_property
@@ -260,7 +262,7 @@ class SparseReport(Answer):
 
     @declared(title="Dense and sparse")
     def summary(self) -> Table:
-        """Dense beside sparse: operations, latency, energy, energy-delay product."""
+        """Dense next to sparse figures: operations, latency, energy, energy-delay product."""
         return summary(self.dense.costs, self.result.costs, self.counts)
 
     @declared(title="Operations")
@@ -295,22 +297,23 @@ class SparseReport(Answer):
 
     @declared
     def energy(self) -> Table:
-        """Joules per action; gated turns and metadata have their own where the component names them."""
+        """Joules per action; gated operations and metadata have actions of their own if the component names
+        them."""
         return costed.energy(self.result.costs)
 
     @declared
     def bottleneck(self) -> Table:
-        """What limits each Einsum, and what would next."""
+        """The component that limits each Einsum, and the next one."""
         return costed.bottleneck(self.result.costs)
 
     @declared
     def roofline(self) -> Table:
-        """Where each Einsum stands under its roof."""
+        """The position of each Einsum under its roofline."""
         return costed.roofline(self.result.costs.roofline)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know beside the figures."""
+        """Remarks on the figures."""
         if any(c.sparse is not None for c in self.dense.problem.hierarchy.components):
             return self.counts.notes
         return (*self.counts.notes, PLAIN)
@@ -321,7 +324,7 @@ class SparseReport(Answer):
         return "Sparse report"
 
     def content(self, live: bool = True) -> list[Block]:
-        """The figures, what changes because of zeros, and what to know."""
+        """The figures, the changes due to zeros, and remarks."""
         shown = [(n, self.shown(n)) for n in self.tables[:6]]
         sections = [
             Section(_CHANGED if n == "accesses" else self.declared[n].title, t, opened=i < 2)
@@ -331,7 +334,7 @@ class SparseReport(Answer):
         return [Facts(headline(self)), *spaced, *notes(self.notes)]
 
     def shown(self, name: str) -> Table:
-        """A table as it is printed: of the accesses those that zeros change."""
+        """The table as it is printed: for accesses, the rows that zeros change."""
         if name != "accesses":
             return self.table(name)
         changed = self.table(name).where(lambda r: r["actual"] != r["dense"] or bool(r["metadata_bits"]))
@@ -339,20 +342,20 @@ class SparseReport(Answer):
         return changed.only(*names.split(), "metadata_bits", "metadata_label")
 
     def flat(self) -> list[Block]:
-        """Figures and all tables, as a part of another page."""
+        """The figures and all tables, as a part of another page."""
         tables = [Section(name, self.table(name)) for name in self.tables]
         return [Facts(headline(self)), *notes(self.notes), *tables]
 
     def head(self, live: bool = True) -> list[Block]:
-        """Figures and all tables."""
+        """The figures and all tables."""
         return self.flat()
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
-        """What the page was made from: its tables stand at the top."""
+        """The provenance of the page; its tables are at the top."""
         return [made_part(command)]
 
     def keeping(self) -> AbstractContextManager[None]:
-        """While files are written: none of the files that the spec was read from is written over."""
+        """While files are written, none of the files that the spec was read from can be overwritten."""
         return self.dense.keeping()
 
     def plot(self, what: str = "working_sets", ax: Axes | None = None) -> Axes:

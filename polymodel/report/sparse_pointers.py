@@ -49,12 +49,12 @@ def verdict(report: Report) -> tuple[bool, str]:
 
 
 def deciding_violations(report: Report) -> tuple[CapacityViolation, ...]:
-    """Which memories are too small, where `verdict` says that it does not fit."""
+    """Return the memories that are too small, if `verdict` says that the mapping does not fit."""
     return report.sparse.result.violations if _zeros_decide(report) else report.violations
 
 
 def _zeros_decide(report: Report) -> bool:
-    """Whether what is kept of sparse data fits and all of it does not, or the other way round."""
+    """Return whether compressed tiles fit although full ones do not, or the other way round."""
     return says_sparse(report.problem) and report.sparse.feasible != report.feasible
 
 

@@ -130,11 +130,12 @@ def next_command(kind: str, written: Sequence[str]) -> str:
 
 
 def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
-    """Write one file, or the three parts into a folder (`target` ends with / or is one); what was written.
+    """Write one file, or the three parts into a folder (`target` ends with / or is a folder); return the
+    paths written.
 
-    `with_schema`: the schema of any spec comes beside it, and the files name it, so that an editor completes
-    keys on every computer that the folder is copied to. SpecError for files that exist already, unless it is
-    this very schema, and for a folder for one part alone.
+    `with_schema`: the schema of any spec is written next to it, and the files refer to it, so that an editor
+    completes keys wherever the folder is copied to. Raises SpecError for existing files, except this very
+    schema, and for a folder for one part only.
     """
     path = Path(target)
     if _is_folder(target):
@@ -150,8 +151,8 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
 
 @dataclass(frozen=True)
 class Packaged:
-    """A packaged file to begin with. `data`: the files that it names, by their paths beside it; `uses`:
-    what goes before the name of a copy in a command that works on it."""
+    """A packaged file as a starting point. `data`: the files that it names, by their paths relative to it;
+    `uses`: the options in front of the name of a copy in a command on it."""
 
     kind: str
     text: str
@@ -160,10 +161,10 @@ class Packaged:
 
 
 def packaged_file(name: str) -> Packaged:
-    """The packaged architecture, workload, mapping or TeAAL spec called `name`: its text as it stands, but
-    for the modeline, which would lead nowhere from another folder. SpecError for an unknown name, and for
-    that of mappings for several architectures. A published model is the template of its workload, with the
-    values of the model in front."""
+    """Return the packaged architecture, workload, mapping or TeAAL spec called `name`: its text unchanged,
+    except for the modeline, which would be wrong in another folder. Raises SpecError for an unknown name, and
+    for a name that mappings for several architectures share. A published model is the template of its
+    workload, preceded by the values of the model."""
     from polymodel.loading.reading import near_name
 
     found = files.packaged(name)
@@ -192,8 +193,8 @@ def packaged_file(name: str) -> Packaged:
 
 
 def packaged_names() -> str:
-    """Every name that `--from` takes, by kind, one on a line with the first sentence of its file; mappings
-    below the workload that they are of, with their architecture."""
+    """Return every name that `--from` accepts, by kind, one per line with the first sentence of its file;
+    mappings are listed below their workload, with their architecture."""
     kinds = ("architectures", files.architectures()), ("workloads", files.workloads())
     lines: list[str] = []
     for kind, names in (*kinds, ("TeAAL specs", files.specs())):
@@ -212,7 +213,7 @@ def packaged_names() -> str:
 
 
 def _about(path: Path) -> str:
-    """The first sentence of the comment that a file begins with."""
+    """Return the first sentence of the comment at the beginning of a file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = list(takewhile(lambda line: line.startswith("#"), lines))
     text = " ".join(c.lstrip("# ") for c in comments if not c.startswith(_MODELINE))
@@ -237,7 +238,7 @@ def _is_folder(target: str) -> bool:
 
 
 def _write(texts: Mapping[Path, str], data: Mapping[Path, bytes], kind: str, with_schema: bool) -> list[Path]:
-    """Write new texts, and what belongs beside them where it is not there already; what was written."""
+    """Write new texts, and the accompanying files that do not exist yet; return the paths written."""
     from polymodel.spec.schemas import schema_text
 
     name = f"teaal.{SCHEMA_FILE}" if kind == "teaal" else SCHEMA_FILE
@@ -269,6 +270,6 @@ def _write(texts: Mapping[Path, str], data: Mapping[Path, bytes], kind: str, wit
 
 
 def _is_other(file: Path, content: bytes) -> bool:
-    """Whether there is something of that name which is not a file with this content."""
+    """Return whether a path exists that is not a file with this content."""
     with writing(file):
         return file.exists() and not (file.is_file() and file.read_bytes() == content)

@@ -53,7 +53,7 @@ Colours = dict[str, tuple[str, str]]
 
 @dataclass(frozen=True)
 class Box:
-    """A node's shape before it has a place."""
+    """A node's shape before it is placed."""
 
     node: Node
     label: Label
@@ -64,7 +64,7 @@ class Box:
 
 @dataclass(frozen=True)
 class BranchColumns:
-    """A chain of boxes and, below them, the columns of a split's branches; `split` says how those run."""
+    """A chain of boxes and, below them, the columns of a split's branches; `split`: how the branches run."""
 
     boxes: tuple[Box, ...]
     branches: tuple[BranchColumns, ...]
@@ -74,7 +74,7 @@ class BranchColumns:
 
 
 def label(node: Node, mark: str = "") -> Label:
-    """What is written in a node; `mark` says what a loop infers or repeats. Long names are shortened."""
+    """Return the text of a node; `mark` says what a loop infers or repeats. Long names are shortened."""
     if isinstance(node, StorageNode):
         policy = (node.reuse.label.replace("_", " "),) if node.reuse.label else ()
         return Label((short(node.component), *_listed(node.tensors), *policy))
@@ -98,7 +98,7 @@ def label(node: Node, mark: str = "") -> Label:
 
 
 def _listed(tensors: tuple[str, ...]) -> tuple[str, ...]:
-    """Names in lines that make a box about twice as wide as it is high."""
+    """Break names into lines such that the box is about twice as wide as it is high."""
     names = tuple(short(t) for t in tensors)
     return wrapped(names, max(18, round(2.4 * math.sqrt(sum(len(n) + 2 for n in names)))))
 
@@ -147,7 +147,7 @@ def _shape(box: Box, x: float, y: float, shades: Colours) -> str:
 
 
 def _draw(column: BranchColumns, x: float, y: float, shades: Colours, out: list[str]) -> None:
-    """Draw a column centred at x from y downwards; lines first, so that shapes lie on them."""
+    """Draw a column centred at x from y downwards; lines first, so that shapes cover them."""
     shapes = []
     for i, box in enumerate(column.boxes):
         if i:
@@ -178,8 +178,8 @@ def looptree_svg(
 ) -> str:
     """The LoopTree as an SVG document; branches are numbered in order of execution.
 
-    With the cascade, loops say which Einsums they infer or repeat. Each node tells itself in full under the
-    mouse, and what `tips` has for its number.
+    With the cascade, loops say which Einsums they infer or repeat. The tooltip of each node has its full
+    text, and the entry of `tips` for its number.
     """
     noted = node_notes(tree, cascade)
     column = _column(tree.nodes, iter(range(10**9)), noted, tips or {})
@@ -211,7 +211,7 @@ def fanout_text(component: Component) -> str:
 
 
 def _component_note(hierarchy: Hierarchy, component: Component, tips: Mapping[str, str]) -> str:
-    """Everything about one component, a line each."""
+    """Return the full description of one component, one statement per line."""
     lines = [f"{component.name} ({component.kind})", *facts(component)]
     lines += [f"on branch {component.branch}"] if component.branch else []
     if (many := hierarchy.instances(component.name)) > 1:
@@ -226,7 +226,7 @@ def _component_note(hierarchy: Hierarchy, component: Component, tips: Mapping[st
 def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None) -> str:
     """The hierarchy as an SVG document, outermost component on top.
 
-    Each component tells itself in full under the mouse, and what `tips` has for its name.
+    The tooltip of each component has its full description, and the entry of `tips` for its name.
     """
     frames = sum(1 for c in hierarchy.components if c.spatial)
     sizes = {c.name: _size(c) for c in hierarchy.components}
@@ -245,7 +245,7 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
     ends: dict[str, float] = {}  # where the last component of each branch ends
 
     def close(way: tuple[str, ...], y: float) -> float:
-        """End the frames of other branches than those on a way."""
+        """End the frames of branches that are not on a path."""
         while open_frames and open_frames[-1][0].branch not in way:
             inner, top = open_frames.pop()
             closed.append((len(open_frames), inner, top, y))
@@ -283,6 +283,6 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
 
 
 def _titled(x: float, y: float, title: str) -> str:
-    """A frame's title on a patch of white, since the line to what it frames may cross it."""
+    """Draw a frame's title on a white background, since a line to the framed component may cross it."""
     patch = f'<rect x="{x - 2:g}" y="{y - 11:g}" width="{width_of(title) + 4:g}" height="15" fill="#ffffff"/>'
     return patch + text(x, y, title, ' class="m"', "start")

@@ -1,4 +1,4 @@
-"""Space-time activity as SVG: a row per space point, a column per time step, wrapped where it grows wide."""
+"""Space-time activity as SVG: a row per space point, a column per time step, wrapped if it becomes wide."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ GRID = "#e4e7eb"
 def draw_activity(
     found: Activities, *, title: str = "", limit: int = LIMIT, slip: bool | None = None
 ) -> Drawing:
-    """Every compute at its space point and time step, with the coordinates it touches; idle places are blank.
+    """Every compute at its space point and time step, with the coordinates it touches; idle points are blank.
 
-    `slip`: another clock than that of `found`. Refused above `limit` computes.
+    `slip`: a clock other than that of `found`. Raises Refused above `limit` computes.
     """
     shown = allowed(found if slip is None else found.with_clock(slip), limit)
     name = title or f"Einsum {shown.einsum} in space and time"
@@ -26,7 +26,8 @@ def draw_activity(
 
 
 def grid(found: Activities, title: str = "") -> tuple[list[str], float, float]:
-    """The shapes, and the width and height they take. Each compute's group says its step (`data-steps`)."""
+    """Return the shapes, and their total width and height. Each compute's group has its step
+    (`data-steps`)."""
     rows, cells = _cells(found)
     stamps = _stamps(found)
     heads = [_tuple(space) for space in found.spaces]
@@ -53,7 +54,7 @@ def grid(found: Activities, title: str = "") -> tuple[list[str], float, float]:
 
 
 def _cells(found: Activities) -> tuple[list[float], dict[tuple[int, int], tuple[str, ...]]]:
-    """Height of each row, and the lines at every busy place (row, step)."""
+    """Return the height of each row, and the lines at every busy point (row, step)."""
     known = {space: number for number, space in enumerate(found.spaces)}
     cells: dict[tuple[int, int], tuple[str, ...]] = {}
     for compute, step in zip(found.computes, found.steps, strict=True):
@@ -66,12 +67,12 @@ def _cells(found: Activities) -> tuple[list[float], dict[tuple[int, int], tuple[
 
 
 def _stamps(found: Activities) -> list[str]:
-    """What stands under the number of each step: its time stamp, where all space points share one."""
+    """Return the text under the number of each step: its time stamp, if all space points share one."""
     return [""] * found.count if found.slip else [_tuple(t) for t in found.times]
 
 
 def _along(found: Activities) -> str:
-    """The ranks of the time stamps, where stamps are shown."""
+    """Return the ranks of the time stamps, if stamps are shown."""
     return "" if found.slip or not found.time else f"time {','.join(found.time)}"
 
 
@@ -87,7 +88,7 @@ def _band(
     rows: list[float],
     cells: dict[tuple[int, int], tuple[str, ...]],
 ) -> list[str]:
-    """Steps from first to last, all space points; `place`: left edge, top, width of a step."""
+    """Draw the steps from first to last for all space points; `place`: left edge, top, width of a step."""
     (first, last), (x, y, wide), (across, heads, stamps) = steps, place, words
     body = [text(MARGIN, y + 12, across, ' class="b"', "start")]
     body.append(text(MARGIN, y + 12 + LINE, _along(found), ' class="m"', "start"))

@@ -56,7 +56,7 @@ class PlacedBox:
 @dataclass(frozen=True)
 class Leg:
     """Part of an edge: straight down from `start` to the height `leaves`, across to the height `enters`, and
-    straight down to `end`. Boxes stand only beside the straight parts. `edges` run along it."""
+    straight down to `end`. Boxes are placed only next to the vertical parts. `edges`: those that share it."""
 
     start: tuple[float, float]
     leaves: float
@@ -96,7 +96,8 @@ def layered(items: Sequence[PlacedBox], edges: Sequence[tuple[int, int]], gap: f
 
 
 def _depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Longest path from any source; sources stand right above the first that needs them."""
+    """Return the longest path from any source; sources are placed just above the first item that reads
+    them."""
     depth = [0] * count
     for a, b in sorted(edges, key=lambda e: e[1]):
         depth[b] = max(depth[b], depth[a] + 1)
@@ -109,7 +110,7 @@ def _depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 class _Graph:
-    """Items and bends as one graph whose edges join neighbouring layers. Bends have numbers after items."""
+    """Items and bends as one graph whose edges connect adjacent layers. Bends are numbered after items."""
 
     def __init__(
         self, items: Sequence[PlacedBox], edges: Sequence[tuple[int, int]], depth: Sequence[int]
@@ -146,7 +147,8 @@ class _Graph:
         return 0.0 if self.bend(n) else self.items[n].height
 
     def ordered(self) -> list[list[int]]:
-        """The layers with few crossings: the best of some sweeps of barycentres, down and up in turn."""
+        """Return the layers with few crossings: the best of several barycentre sweeps, alternately downwards
+        and upwards."""
         rows: list[list[int]] = [[] for _ in range(max(self.layer, default=-1) + 1)]
         for n, d in enumerate(self.layer):
             rows[d].append(n)
@@ -176,7 +178,7 @@ class _Graph:
         return count
 
     def placed(self, rows: list[list[int]]) -> list[float]:
-        """Centres from 0 rightwards, each as near to its neighbours' as its row allows."""
+        """Return the centres from 0 rightwards, each as near to those of its neighbours as its row allows."""
         xs = [0.0] * len(self.layer)
         for row in rows:
             for n, x in zip(row, self._spread(row, [0.0] * len(row), [1.0] * len(row)), strict=True):
@@ -195,16 +197,18 @@ class _Graph:
         return [x - left for x in xs]
 
     def _weight(self, n: int, m: int) -> float:
-        """How much neighbours draw each other, the same both ways, or the whole would drift.
+        """Return the attraction between neighbours, which is symmetric, since otherwise the layout would
+        drift.
 
-        Long edges are kept straight; a source that one box alone needs comes to that box.
+        Long edges are kept straight; a source that only one box reads is placed near that box.
         """
         if any(not self.above[k] and len(self.below[k]) == 1 for k in (n, m)):
             return 0.1
         return (1.0, 2.0, 8.0)[self.bend(n) + self.bend(m)]
 
     def _spread(self, row: list[int], wanted: list[float], weights: list[float]) -> list[float]:
-        """Least squares to what is wanted, in this order and without overlap: pooled neighbours."""
+        """Return the least-squares approximation of the desired positions in this order without overlap
+        (pooled neighbours)."""
         offsets, at = [], 0.0
         for i, n in enumerate(row):
             if i:
@@ -221,7 +225,7 @@ class _Graph:
 
 
 def _legs(graph: _Graph, xs: list[float], tops: list[float], bottoms: list[float]) -> tuple[Leg, ...]:
-    """All links: edges leave a box at its middle and arrive spread over its upper side."""
+    """Return the legs of all edges, which leave a box at its middle and arrive spread over its upper side."""
     legs = []
     for b, d in enumerate(graph.layer):
         sources = sorted(graph.above[b], key=lambda n: xs[n])
@@ -254,8 +258,8 @@ KEY = "boxes with a bar are Einsums, round ones tensors; data flow downwards"
 def cascade_svg(cascade: Cascade) -> str:
     """The workload as an SVG document: intermediates between the Einsums that make and read them.
 
-    Ranks stand with the tensors, projections with the Einsums. What is too long is shortened and told in full
-    under the mouse, as are the sizes of iteration spaces and tensors.
+    Ranks stand with the tensors, projections with the Einsums. Long texts are shortened; tooltips have them
+    in full, with the sizes of iteration spaces and tensors.
     """
     names = _in_order(cascade)
     number = {name: i for i, name in enumerate(names)}
@@ -283,7 +287,7 @@ Named = tuple[str, str]  # "einsum" or "tensor", and the name
 
 
 def _in_order(cascade: Cascade) -> list[Named]:
-    """Every box, each after all that flows into it."""
+    """Return every box, each after all boxes that it depends on."""
     result: dict[Named, None] = {}
     for e in cascade:
         result.update(dict.fromkeys(("tensor", a.tensor) for a in e.inputs))
@@ -315,7 +319,7 @@ def persistent(cascade: Cascade, tensor: str) -> bool:
 
 
 def shape_of(cascade: Cascade, tensor: str) -> tuple[tuple[str, int], ...]:
-    """(rank, size) of the box of all elements that any Einsum touches; none lies in the padding."""
+    """(rank, size) of the bounding box of all elements that any Einsum touches; none lies in the padding."""
     ranks = next(a.ranks for e in cascade for a in e.accesses if a.tensor == tensor)
     ends = spans(touched(cascade, tensor))
     return tuple((rank, last - first + 1) for rank, (first, last) in zip(ranks, ends, strict=True))
@@ -347,7 +351,7 @@ def _formula(e: Einsum) -> tuple[str, ...]:
 
 
 def _box_note(cascade: Cascade, kind: str, name: str) -> str:
-    """Everything about one box, a line each."""
+    """Return the full description of one box, one statement per line."""
     if kind == "einsum":
         e = cascade[name]
         points = prod(high - low + 1 for low, high in e.bounds)

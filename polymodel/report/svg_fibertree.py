@@ -57,7 +57,7 @@ Attributes = Callable[[Path], str]
 
 @dataclass(frozen=True)
 class DrawnTree:
-    """A drawn fibertree: its shapes, from (0, 0) rightwards and down, and what it says in words."""
+    """A drawn fibertree: its shapes, from (0, 0) rightwards and down, and its description in words."""
 
     body: tuple[str, ...]
     width: float
@@ -69,8 +69,8 @@ class DrawnTree:
 def draw_fibertree(tensor: Drawable, *, title: str = "", limit: int = LIMIT) -> Drawing:
     """The fibertree of a tensor in its ranks' order, partitioned or not.
 
-    Of a tensor with more than `limit` values some fibers are drawn; how many more there are is written at
-    every fiber that is cut off, and at every rank. SpecError for a limit below 1.
+    Of a tensor with more than `limit` values some fibers are drawn; the number of omitted ones is shown at
+    every shortened fiber, and at every rank. Raises SpecError for a limit below 1.
     """
     tree = fibertree(tensor, title=title, limit=limit)
     return _drawing((tree,))
@@ -138,9 +138,9 @@ def fibertree(
     ranks: Sequence[str] = (),
     attributes: Attributes | None = None,
 ) -> DrawnTree:
-    """The shapes of one fibertree; `attributes` are put at the group of each coordinate, given its path.
+    """The shapes of one fibertree; `attributes` are added to the group of each coordinate, given its path.
 
-    `ranks`: those that get the first colours, so that trees beside each other agree.
+    `ranks`: those that have the first colours, so that the colours of adjacent trees agree.
     """
     if (as_whole(limit) or 0) < 1:
         what = f"a fibertree of {limit!r} values shows nothing"
@@ -178,14 +178,14 @@ def fibertree(
 
 
 def _root_text(tensor: DrawnFibertree) -> str:
-    """What stands where there is no fiber: the value of a rank-0 tensor, or that there is nothing."""
+    """Return the text of a tensor without fibers: its value if it has rank 0, or that it is empty."""
     if not tensor.values.size:
         return "no nonzeros"
     return value_text(tensor.values[0])
 
 
 def _base(rank: str) -> str:
-    """K for K1: the parts of one rank have one colour."""
+    """Return K for K1: the parts of one rank have the same colour."""
     return rank.rstrip("0123456789") or rank
 
 
@@ -211,7 +211,7 @@ def _left_out(chosen: Chosen, rank: int) -> str:
 
 @dataclass(frozen=True)
 class _Pen:
-    """Draws fibers; edges and boxes apart, so that boxes lie on the edges."""
+    """Draws fibers; edges and boxes separately, so that boxes cover edges."""
 
     shades: list[tuple[str, str]]
     names: tuple[str, ...]
@@ -221,7 +221,7 @@ class _Pen:
     right: list[float]
 
     def fiber(self, fiber: Fiber, x: float, y: float) -> None:
-        """The fiber and what is below it, from (x, y) rightwards and down."""
+        """Draw the fiber and everything below it, from (x, y) rightwards and down."""
         fill, edge = self.shades[fiber.rank]
         self.boxes.append(rectangle(x, y, fiber.width, TALL, fill, edge))
         self.right[fiber.rank] = max(self.right[fiber.rank], x + fiber.width)
@@ -256,13 +256,13 @@ class _Pen:
         self.boxes.append(f'<g class="cell"{given}>{"".join(shapes)}</g>')
 
     def where(self, cell: Cell) -> str:
-        """The path in words, and the value at its end."""
+        """Return the path in words, and the value at its end."""
         at = ", ".join(f"{r} = {coordinate_text(c)}" for r, c in zip(self.names, cell.path, strict=False))
         return f"{at}: {cell.value}" if cell.below is None else at
 
 
 def _drawing(trees: tuple[DrawnTree, ...], title: str = "") -> Drawing:
-    """Trees one below the other, under a title if there are several."""
+    """Draw trees one below the other, with titles if there are several."""
     body, y = [described(" ".join(t.description for t in trees))], MARGIN
     wide = 0.0
     if title and len(trees) > 1:

@@ -65,7 +65,7 @@ def tiles(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[str,
 
 
 def accesses(counts: Counts) -> Table:
-    """What is read and written at each component, all instances and executions.
+    """Bits read and written at each component, over all instances and executions.
 
     `fill` is the part of the writes that comes from the parent, `drain` the part of the reads that goes
     to it. A toll's reads are what it passes downwards, its writes what it passes upwards.
@@ -107,7 +107,7 @@ def _moved(rows: Iterable[Traffic]) -> int:
 
 
 def reuse(counts: Counts, by_policy: Mapping[str, Sequence[Traffic]], notes: tuple[str, ...] = ()) -> Table:
-    """How often what is brought in is used, and what each reuse policy would move.
+    """The reuse of transferred data, and the transfers under each reuse policy.
 
     `accesses_per_element`: reads and writes over different elements ever held. `reuse_factor`: reads
     served downwards per element filled. `moved_bits` are fills and drains on the link to the parent
@@ -147,7 +147,7 @@ def reuse(counts: Counts, by_policy: Mapping[str, Sequence[Traffic]], notes: tup
 
 
 def lifetimes(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[str, ...] = ()) -> Table:
-    """Which Einsums each tile lives through, one row per buffet.
+    """The Einsums during which each tile is live, one row per buffet.
 
     `first_einsum` and `last_einsum` are the first and the last of its users below the node; `alive_in` are
     the Einsums that run from its first to its last use in a visit, users or not, also between two iterations
@@ -366,8 +366,8 @@ def pipelines(costs: Costs) -> Table:
     """Stages of each pipeline (`node`: its split) in order, then the whole, which has `stage` = `total`.
 
     `slots` are those in which the stage works (of the whole: all), `fill`, `steady` and `drain` its busy time
-    in slots of each phase (of the whole: what these slots last), `sets_s` the time of the slots in which it
-    is the slowest stage, `utilisation` its busy time over the whole.
+    in slots of each phase (of the whole: the duration of these slots), `sets_s` the time of the slots in
+    which it is the slowest stage, `utilisation` its busy time over the whole.
     """
     columns = (
         Column("node"), Column("stage"), Column("einsums"), Column("slots"), Column("fill_slots"),
@@ -390,7 +390,7 @@ def pipelines(costs: Costs) -> Table:
 
 
 def sensitivity(counts: Counts, costs: Costs, of: Cost) -> Table:
-    """How a cost answers to each number of the architecture, the one that matters most first.
+    """The sensitivity of a cost to each number of the architecture, largest first.
 
     `elasticity` is per cent of cost per per cent of the number, as it grows a little or shrinks a little:
     latency differs in the two where components tie. `slope` is the same in absolute terms.
@@ -449,7 +449,7 @@ def area(costs: Costs) -> Table:
 
 
 def passes(found: Iterable[Passes]) -> Table:
-    """One row for each rank of each workload input: a count of walks that no mapping can do with fewer of."""
+    """One row for each rank of each workload input: the least number of passes over it under any mapping."""
     columns = (
         Column("tensor"), Column("rank"), Column("passes", words="walks of each fiber of the rank, at least"),
         Column("begun_by", words="Einsums in which a pass begins, in their order"),

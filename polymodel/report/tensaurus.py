@@ -1,4 +1,4 @@
-"""What Tensaurus costs, and what was published of it, as tables."""
+"""The costs of Tensaurus, and the published ones, as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS = {"element": "", "fiber": "", "slice": "", "operation": "", "step": "", 
 
 
 def report_text(report: TensaurusReport) -> str:
-    """The same for a terminal: every value with its unit."""
+    """Return the costs as text for a terminal: every value with its unit."""
     columns = Column("quantity"), Column("value"), Column("label"), Column("how")
     rows = tuple((r.name, _valued(r.value, r.unit), r.label, r.form) for r in report.rows())
     return Table("tensaurus", columns, rows).text(indent="") + "\n"
@@ -26,7 +26,8 @@ def _valued(value: float | str, unit: str) -> str:
 
 
 def published_table() -> Table:
-    """The paper's numbers beside the model's, with the error of each and the parameters that it hangs on."""
+    """The paper's numbers next to the model's, with the error of each and the parameters that it depends
+    on."""
     names = "quantity", "published", "ours", "unit", "error", "agrees", "parameters", "note"
     columns = tuple(Column(n, "1" if n == "error" else "") for n in names)
     rows: tuple[tuple[Cell, ...], ...] = tuple(

@@ -1,4 +1,4 @@
-"""The report for a terminal: the whole first, then where it comes from."""
+"""The report for a terminal: totals first, then their composition."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def headline(report: Report) -> list[tuple[str, str]]:
 
 
 def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tuple[str, ...]]]:
-    """Title, table and columns to add up, in the order in which they are read."""
+    """Return title, table and the columns to add up, in reading order."""
     table = report.table
     working = table("working_sets", live=live)
     checked = working.where(lambda r: bool(r["checked"]))
@@ -85,7 +85,7 @@ def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tu
 
 
 def _reuse(report: Report) -> Table:
-    """Of all but backing nodes: they have no link to a parent."""
+    """Return the reuse of all buffets except backing nodes, which have no link to a parent."""
     backing = {(b.node, b.tensor) for b in report.analysis.buffets if b.parent is None}
     inner = report.table("reuse").where(lambda r: (r["node"], r["tensor"]) not in backing)
     moved = ("moved_bits", *(f"{policy}_bits" for policy in Reuse), "gap_bits")
@@ -111,7 +111,7 @@ def report_text(
 
 
 def whole_text(report: Report, live: bool = False) -> str:
-    """The report, behind it what the spec says of zeros: the sparse report, and tiles."""
+    """Return the report, followed by the sparse report and tiles if the spec describes zeros."""
     text = report_text(report, live=live, more=sparse_figures(report), fits=verdict(report)[1])
     if says_sparse(report.problem):
         text += f"\nOn sparse data\n{report.sparse}"

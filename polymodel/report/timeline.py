@@ -46,7 +46,8 @@ def timeline(report: Report, component: str, measure: Measure = "tile", limit: i
 
 
 def saved_names(component: str, measure: str) -> tuple[str, str, str]:
-    """The files of a timeline, which say what is followed and how: table, words, picture."""
+    """Return the names of the files of a timeline, which contain the memory and the measure: table, text,
+    picture."""
     stem = f"timeline_{component}_{measure}"
     return f"{stem}.csv", f"{stem}.txt", f"{stem}.png"
 
@@ -104,7 +105,8 @@ def _instance(found: Timeline) -> str:
 
 @dataclass(frozen=True)
 class Held:
-    """One buffet at the peak: how many bits of the largest that it ever takes, and why it is there."""
+    """One buffet at the peak: its bits, its largest number of bits at any time, and the reason why it is
+    resident."""
 
     tensor: str
     node: int
@@ -115,7 +117,7 @@ class Held:
 
 @dataclass(frozen=True, repr=False)
 class Peak(Answer):
-    """The first phase in which a memory holds most; str() says it in words."""
+    """The first phase in which a memory holds most; str() describes it in words."""
 
     component: str
     measure: Measure
@@ -132,7 +134,8 @@ class Peak(Answer):
 
     @declared(title="Who is in the memory at its peak", name="held")
     def holders(self) -> Table:
-        """One row per tensor at the peak, the largest first: its bits, its most bits, and why it stays."""
+        """One row per tensor at the peak, the largest first: its bits, its most bits, and the reason why it
+        is resident."""
         columns = (
             Column("tensor"), Column("node"), Column("bits", "bit", words="bits at the peak"),
             Column("largest", "bit", words="the most bits that it ever takes there"),
@@ -151,7 +154,7 @@ class Peak(Answer):
         return [Code(self._words())]
 
     def plot(self, what: str = "bits", ax: Axes | None = None) -> Axes:
-        """Bars of what each tensor holds at the peak."""
+        """Bars of the bits of each tensor at the peak."""
         return bar_axes(self.table(), what, ax)
 
     def __repr__(self) -> str:
@@ -179,7 +182,7 @@ class Peak(Answer):
 
 
 def _bits(count: int) -> str:
-    """Exact, and in short where that is another text."""
+    """Return the exact number of bits, followed by a rounded text if that differs."""
     short = engineering(count, "bit")
     return short if count < 10_000 else f"{count} b = {short}"
 
@@ -248,7 +251,7 @@ def _reason(problem: Problem, buffet: Buffet, einsum: str) -> str:
 
 
 def _stored(tree: LoopTree, buffet: Buffet) -> str:
-    """Where the node stands among the temporal loops."""
+    """Return the position of the node among the temporal loops, in words."""
     above = [loop for i, loop in tree.loops(buffet.einsums[0]) if i < buffet.node and not loop.spatial]
     if not above:
         return "stored above all loops"
@@ -256,7 +259,7 @@ def _stored(tree: LoopTree, buffet: Buffet) -> str:
 
 
 def _next_loop(tree: LoopTree, node: int, user: str, einsum: str) -> str:
-    """The outermost temporal loop below a node that two Einsums share; empty if there is none."""
+    """Return the outermost temporal loop below a node that two Einsums share; empty if there is none."""
     for one, other in zip(tree.path(einsum), tree.path(user), strict=False):
         if one.id != other.id or one.branch != other.branch:
             break

@@ -26,7 +26,8 @@ class TrafficReport(Answer):
 
     @declared(title="Bits moved")
     def memories(self) -> Table:
-        """Bits read and written per Einsum, memory and tensor; `note` says what instances share."""
+        """Bits read and written per Einsum, memory and tensor; `note` gives the transfers that instances
+        share."""
         return self.traffic.table("memories")
 
     @declared(title="Work of units")
