@@ -38,21 +38,25 @@ def side(buffer: int) -> int:
 
 
 @cache
-def words(structure: str, strategy: Strategy, larger: bool = False) -> int:
-    """Return the words moved by the matrix of the given structure times itself under a tiling strategy."""
+def words(structure: str, strategy: Strategy, larger: bool = False, results: bool = True) -> int:
+    """Return the words moved by the matrix of the given structure times itself under a tiling strategy.
+
+    `results`: tiles of the result have a buffer of the same capacity; otherwise an unbounded one.
+    """
     matrix = (LARGER if larger else MADE)[structure]()
     buffer, sizes = (LARGER_BUFFER, LARGER_SIZES) if larger else (BUFFER, SIZES)
     if strategy == "worst case":
         square = side(buffer)
         return tile_matmul(matrix, tile=(square, square, square)).words
     grid = None if strategy == "dynamic" else (sizes, sizes, sizes)
-    return tile_matmul(matrix, capacity=buffer, strategy=strategy, objective="words", grid=grid).words
+    capacity = (buffer, buffer, buffer if results else None)
+    return tile_matmul(matrix, capacity=capacity, strategy=strategy, objective="words", grid=grid).words
 
 
-def gains(before: Strategy, after: Strategy, larger: bool = False) -> dict[str, float]:
+def gains(before: Strategy, after: Strategy, larger: bool = False, results: bool = True) -> dict[str, float]:
     """Return, for each structure, the ratio of words moved before to words moved after."""
     made = LARGER if larger else MADE
-    return {name: words(name, before, larger) / words(name, after, larger) for name in made}
+    return {name: words(name, before, larger) / words(name, after, larger, results) for name in made}
 
 
 def mean(found: dict[str, float]) -> float:
