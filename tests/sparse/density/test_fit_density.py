@@ -48,6 +48,16 @@ def test_the_model_of_the_structure_is_chosen(name: str) -> None:
     )  # fmt: skip
 
 
+def test_the_model_is_near_for_the_tiles_that_are_asked_about() -> None:
+    """Gaps of diagonals, at the ends of rows of the grid, lie at edges of tiles: diagonals spread them."""
+    tensor, tile = pm.generate_tensor("stencil", height=40, width=48), (24, 24)
+    wanted = float(Actual.of(tensor).expected_tiles(tile))
+    usual, asked = pm.fit_density(tensor, tiles=(8, 32)), pm.fit_density(tensor, tiles=(24,))
+    assert (usual.name, asked.name) == ("diagonals", "sampled")
+    assert float(usual.model.expected_tiles(tile)) > 1.15 * wanted
+    assert float(asked.model.expected_tiles(tile)) == pytest.approx(wanted, rel=0.1)
+
+
 def test_a_matrix_that_is_not_square_is_multiplied_by_its_transpose() -> None:
     tensor = pm.random_tensor("IK", [40, 60], 0.1, 1)
     fitted = pm.fit_density(tensor, tiles=(8,), units=4)
