@@ -434,10 +434,14 @@ def _peak(counts: Counts, some: Sequence[EinsumTime], units: Mapping[str, str]) 
     return _ratio(sum(t.operations for t in some if t.einsum in units), math.fsum([*alone, *together]))
 
 
-def _bits_moved(counts: Counts, einsum: str, component: str) -> int:
-    """Bits that one Einsum reads and writes at a component, over all instances and executions."""
+def _bits_moved(counts: Counts, einsum: str, component: str) -> Number:
+    """Bits that one Einsum reads and writes at a component, over all instances and executions; on sparse data
+    with metadata, which take time like values."""
     mine = [t for t in counts.analysis.traffic if (t.einsum, t.component) == (einsum, component)]
-    return sum((t.reads + t.writes) * counts.bits(t.tensor) for t in mine) * counts.executions(einsum)
+    bits: Number = sum((t.reads + t.writes) * counts.bits(t.tensor) for t in mine)
+    more = [c for c in counts.analysis.charges if (c.einsum, c.component) == (einsum, component)]
+    bits += sum(c.count for c in more if not c.action.startswith("gated_"))
+    return bits * counts.executions(einsum)
 
 
 def _ratio(a: float, b: float) -> float:

@@ -266,12 +266,13 @@ def level_axes(
     along: str = "",
     ticks: Sequence[str] | None = None,
     ax: Axes | None = None,
+    data: str = "",
 ) -> Axes:
     """What each level of the hierarchy takes (a column each, outermost first), stacked; one bar per row.
 
-    `shown`: the quantity and its unit; `along`: what each row stands for, for the title; `ticks`: a label
-    per row. More rows than `BARS` are drawn as areas under steps. Where a level would not be seen in a stack,
-    each is a line of its own on a logarithmic axis.
+    `shown`: the quantity and its unit; `along`: what each row stands for, and `data`: on what, for the
+    title; `ticks`: a label per row. More rows than `BARS` are drawn as areas under steps. Where a level would
+    not be seen in a stack, each is a line of its own on a logarithmic axis.
     """
     import numpy as np
     from matplotlib.ticker import MaxNLocator
@@ -295,7 +296,7 @@ def level_axes(
     name = "Traffic" if quantity == "accesses" else quantity.capitalize()
     scale = " (logarithmic)" if apart else ""
     of = f", {along}" if along else f" of {_points(len(parts))}"
-    ax.set_title(f"{name} by level{of}{scale}", fontsize=10)
+    ax.set_title(f"{name}{data} by level{of}{scale}", fontsize=10)
     return ax
 
 

@@ -14,7 +14,7 @@ from polymodel.quantities import engineering
 from polymodel.report.plots import plot, plot_height
 from polymodel.report.plots_timeline import timeline_axes
 from polymodel.report.provenance import provenance
-from polymodel.report.sparse_pointers import pointers, sparse_figures, verdict
+from polymodel.report.sparse_pointers import capacity_lines, pointers, sparse_figures, verdict
 from polymodel.report.svg import architecture_svg, looptree_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.report.tables import says_sparse, says_tiles
@@ -25,6 +25,7 @@ from polymodel.view.inline import blank, inline
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
+    from polymodel.report.sparse import SparseReport
 
 
 # Tooltips of the boxes in pictures: the report's figures for a node or component.
@@ -127,7 +128,9 @@ def _head(
     figures = Facts(
         (*headline(report), *more, ("feasible", state)), frozenset() if good else frozenset({"feasible"})
     )
-    wrong = (Line(text, "bad") for text in violation_lines(report.violations))
+    wrong = [Line(text, "bad") for text in violation_lines(report.violations)]
+    if words:
+        wrong = capacity_lines(report)
     return [figures, *wrong, *notes(report.notes)]
 
 
@@ -152,7 +155,7 @@ def parts(report: Report, live: bool, plots: bool, command: str) -> list[Part]:
     tables = _tables(report, live)
     first, rest = ([t for t in tables if t.opened is way] for way in (True, False))
     result = [*first, *_pictures(report), *(_plots(report) if plots else ()), *rest]
-    return [*result, *_zeros(report), *provenance(report, command)]
+    return [*result, *_zeros(report, plots), *provenance(report, command)]
 
 
 def _pictures(report: Report) -> list[Part]:
@@ -189,11 +192,13 @@ def _tables(report: Report, live: bool) -> list[Part]:
     return result
 
 
-def _zeros(report: Report) -> list[Part]:
-    """Return the sections on sparse data: the sparse report, and tiles."""
+def _zeros(report: Report, plots: bool) -> list[Part]:
+    """Return the sections on sparse data: the sparse report with its plots, and tiles."""
     result = []
     if says_sparse(report.problem):
         result.append(Part("On sparse data", report.sparse.flat(), opened=True))
+        shown = sparse_plots(report.sparse) if plots else []
+        result += [Part(title, [Picture(title, svg, plot=True)], opened=True) for title, svg in shown]
     if says_tiles(report.problem):
         result.append(Part("Cut into tiles", _tiling(report), opened=True))
     return result
@@ -221,6 +226,17 @@ def plots_of(report: Report) -> list[Shown]:
         title = f"Plot: {name.replace('_', ' ')}"
         result.append((title, inline(figure, title, f"p{len(result)}"), ()))
     return [*result, *_over_time(report, len(result))]
+
+
+def sparse_plots(sparse: SparseReport) -> list[tuple[str, str]]:
+    """Working sets, energy and roofline on sparse data, as (title, SVG)."""
+    result: list[tuple[str, str]] = []
+    for name in ("working_sets", "energy", "roofline"):
+        figure, ax = blank(8, plot_height(sparse.result, name))
+        sparse.plot(name, ax)
+        title = f"Plot: {name.replace('_', ' ')} on sparse data"
+        result.append((title, inline(figure, title, f"s{len(result)}")))
+    return result
 
 
 def _over_time(report: Report, number: int) -> Iterator[Shown]:

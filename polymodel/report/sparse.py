@@ -392,7 +392,7 @@ def headline(report: SparseReport) -> list[tuple[str, str]]:
     ]
     return [
         ("densities", ", ".join(known) or "no tensor has zeros"),
-        ("latency", f"{engineering(report.total_latency, 's')} ({report.speedup:.4g} x faster than dense)"),
+        ("latency", f"{costed.time_taken(report.result.costs)}, {report.speedup:.4g} x faster than dense"),
         ("energy", f"{engineering(report.total_energy, 'J')} (dense: {ratio:.4g} x as much)"),
         ("numbers are", report.label),
     ]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from polymodel.cost.records import violation_lines
 from polymodel.errors import Refused
 from polymodel.quantities import engineering
-from polymodel.report.tables import says_sparse, says_tiles
+from polymodel.report.tables import says_sparse, says_tiles, time_taken
+from polymodel.view.answer import Line
 
 if TYPE_CHECKING:
     from polymodel.cost.records import CapacityViolation
@@ -29,7 +30,7 @@ def sparse_figures(report: Report) -> list[tuple[str, str]]:
     result = []
     if says_sparse(report.problem):
         sparse = report.sparse
-        spent = f"{engineering(sparse.total_latency, 's')}, {engineering(sparse.total_energy, 'J')}"
+        spent = f"{time_taken(sparse.result.costs)}, {engineering(sparse.total_energy, 'J')}"
         result.append(("sparse data", f'{spent} ({sparse.label}): see "On sparse data" below'))
     if says_tiles(report.problem):
         result.append(("in tiles", _tiled(report)))
@@ -51,6 +52,15 @@ def verdict(report: Report) -> tuple[bool, str]:
 def deciding_violations(report: Report) -> tuple[CapacityViolation, ...]:
     """Return the memories that are too small, if `verdict` says that the mapping does not fit."""
     return report.sparse.result.violations if _zeros_decide(report) else report.violations
+
+
+def capacity_lines(report: Report) -> list[Line]:
+    """What does not fit, one line per memory, beside a verdict that counts zeros; what fits on sparse data
+    only is no fault."""
+    lines = violation_lines(report.violations)
+    if not _zeros_decide(report):
+        return [Line(text, "bad") for text in lines]
+    return [Line(f"with every zero stored, {text}; on sparse data it fits", "note") for text in lines]
 
 
 def _zeros_decide(report: Report) -> bool:

@@ -9,6 +9,7 @@ from polymodel.analysis.result import Buffet, Problem, Traffic
 from polymodel.cost.costs import Cost, elasticities, stored_bits
 from polymodel.cost.records import Costs, Counts, EinsumTime, Need, RooflinePoint, row_order
 from polymodel.mapping.looptree import Loop, PathStep, Split
+from polymodel.quantities import engineering
 from polymodel.reuse import Reuse
 from polymodel.view.table import Cell, Column, Table
 from polymodel.workload.einsum import Passes
@@ -344,6 +345,12 @@ def total_cycles(latency: tuple[EinsumTime, ...]) -> float | None:
     if len(clocks) != 1 or None in clocks:
         return None
     return math.fsum(t.cycles or 0.0 for t in timed)
+
+
+def time_taken(costs: Costs) -> str:
+    """The latency of the whole as text, with its cycles where there is one clock."""
+    cycles, spent = total_cycles(costs.latency), engineering(costs.total_latency, "s")
+    return spent if cycles is None else f"{spent} ({engineering(cycles)} cycles)"
 
 
 def bottleneck(costs: Costs) -> Table:

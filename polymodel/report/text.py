@@ -9,7 +9,7 @@ from polymodel.cost.records import violation_lines
 from polymodel.errors import Refused
 from polymodel.quantities import data_unit, engineering
 from polymodel.report import tables as costed
-from polymodel.report.sparse_pointers import pointers, sparse_figures, verdict
+from polymodel.report.sparse_pointers import capacity_lines, pointers, sparse_figures, verdict
 from polymodel.report.tables import says_sparse, says_tiles
 from polymodel.reuse import Reuse
 from polymodel.view.answer import Facts, Line, Section, notes, printed
@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 def headline(report: Report) -> list[tuple[str, str]]:
     """The main figures, as (name, text)."""
     costs, problem = report.costs, report.problem
-    cycles = costed.total_cycles(costs.latency)
-    spent = engineering(report.total_latency, "s")
     own = {"workload": problem.cascade.name, "architecture": problem.hierarchy.name}
     own["mapping"] = problem.tree.name
     result = [(k, report.names.get(k) or n) for k, n in own.items() if report.names.get(k) or n]
     result += [
-        ("latency", spent if cycles is None else f"{spent} ({engineering(cycles)} cycles)"),
+        ("latency", costed.time_taken(costs)),
         ("energy", engineering(report.total_energy, "J")),
         ("operations", engineering(sum(t.operations for t in costs.latency))),
     ]
@@ -104,7 +102,7 @@ def report_text(
     tables = (Section(title, table, total) for title, table, total in sections(report, live=live))
     return printed([
         Facts(figures),
-        *(Line(text, "bad") for text in violation_lines(report.violations)),
+        *(capacity_lines(report) if fits else (Line(x, "bad") for x in violation_lines(report.violations))),
         *(block for section in tables for block in (Line(), section)),
         *notes(report.notes),
     ])  # fmt: skip

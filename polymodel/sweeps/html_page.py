@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from polymodel.objectives import objective_of
+from polymodel.objectives import objective_of, on_sparse_data
 from polymodel.quantities import engineering
 from polymodel.report.search_page import Best, Finding, Plot, picked
-from polymodel.sweeps.levels import MOST
+from polymodel.sweeps.levels import MOST, SPARSELY
 from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -130,8 +130,9 @@ def _pictures(sweep: Sweep) -> Iterator[Plot]:
         yield Plot(f"{objective_of(first).extreme} {first}", partial(_drawn, sweep, "heat", varied[:2]))
     symbols = varied[:1] if along else []
     if len(sweep.frame) <= MOST or symbols:
-        yield Plot("traffic by level", partial(_drawn, sweep, "traffic", symbols))
-        yield Plot("energy by level", partial(_drawn, sweep, "energy", symbols))
+        data = SPARSELY if on_sparse_data(sweep.objectives[0]) else ""
+        yield Plot(f"traffic{data} by level", partial(_drawn, sweep, "traffic", symbols))
+        yield Plot(f"energy{data} by level", partial(_drawn, sweep, "energy", symbols))
 
 
 def _drawn(sweep: Sweep, kind: str, symbols: Sequence[str], ax: Axes) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.api.evaluation import evaluate
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.objectives import is_sum, objective_of
+from polymodel.objectives import SPARSE, is_sum, objective_of, on_sparse_data
 from polymodel.spec.faults import suggestion
 
 if TYPE_CHECKING:
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 MOST = 1000  # points whose energy is recomputed for one plot
 LEAKAGE = "leakage"
+SPARSELY = " on sparse data"
 
 
 def plot_levels(
     sweep: Sweep, kind: Literal["traffic", "energy"], symbols: Sequence[str], ax: Axes | None, level: str = ""
 ) -> Axes:
-    """One stack per kept feasible point, by the first objective.
+    """One stack per kept feasible point, by the first objective; on sparse data if that objective is.
 
     Along one symbol, the best point (by the first objective) for each of its values. Raises SpecError for
     other symbols, and for a `level` (the only one that is drawn) that there is not.
@@ -38,7 +39,8 @@ def plot_levels(
         xlabel, along = symbols[0], f"{objective_of(order).extreme} {order} at each {symbols[0]}"
     else:
         rows = rows.sort_values(order, kind="stable", ascending=not objective_of(order).most)
-    parts = traffic(rows) if kind == "traffic" else energy(sweep, rows)
+    sparse = on_sparse_data(order)
+    parts = traffic(rows, sparse) if kind == "traffic" else energy(sweep, rows, sparse)
     if level:
         if level not in parts.columns:
             near = suggestion(level, list(parts.columns), "levels")
@@ -46,7 +48,7 @@ def plot_levels(
             raise SpecError([Diagnostic(message, near, "level", code="unknown-name")])
         parts = parts[[level]]
     shown = ("accesses", "bit") if kind == "traffic" else ("energy", "J")
-    return level_axes(parts, shown, xlabel, along, ticks, ax)
+    return level_axes(parts, shown, xlabel, along, ticks, ax, SPARSELY if sparse else "")
 
 
 def best_along(sweep: Sweep, rows: pd.DataFrame, symbols: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
@@ -62,17 +64,19 @@ def best_along(sweep: Sweep, rows: pd.DataFrame, symbols: Sequence[str]) -> tupl
     return least, [f"{v:g}" for v in least[symbols[0]]]
 
 
-def traffic(rows: pd.DataFrame) -> pd.DataFrame:
-    """Bits read and written per component."""
-    names = [c for c in rows.columns if c.startswith(("reads:", "writes:")) and not is_sum(c)]
+def traffic(rows: pd.DataFrame, sparse: bool = False) -> pd.DataFrame:
+    """Bits read and written per component; `sparse`: on sparse data, with metadata."""
+    kinds = tuple((SPARSE if sparse else "") + kind for kind in ("reads:", "writes:"))
+    names = [c for c in rows.columns if c.startswith(kinds) and not is_sum(c)]
     result = rows[[]].copy()
     for part in dict.fromkeys(c.partition(":")[2] for c in names):
         result[part] = sum(rows[c] for c in names if c.partition(":")[2] == part)
     return result
 
 
-def energy(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
-    """Joules per component and link, with all leakage in its own column, as from `evaluate`."""
+def energy(sweep: Sweep, rows: pd.DataFrame, sparse: bool = False) -> pd.DataFrame:
+    """Joules per component and link, with all leakage in its own column, as from `evaluate`; `sparse`: on
+    sparse data."""
     import pandas as pd
 
     if len(rows) > MOST:
@@ -85,7 +89,7 @@ def energy(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
         for c in report.problem.hierarchy.components:
             levels |= dict.fromkeys([*(link_name(c.name, d.name) for d in c.spatial), c.name])
         joules: dict[str, float] = {}
-        for item in report.costs.energy:
+        for item in (report.sparse.result if sparse else report).costs.energy:
             name = LEAKAGE if item.action == "leak" else item.component
             joules[name] = joules.get(name, 0.0) + item.energy
         result.append(joules)

@@ -174,7 +174,8 @@ class Sweep(Answer):
         `front` over the first objective (x) and the second (y); `heat` over two symbols
         (`plot("heat", "TM", "TN")`); `traffic` or `energy` by level, for the kept points or along one symbol
         (`plot("energy", "TM")`). A heat map shows the best of the first objective over all mappings; levels
-        along a symbol are those of the best point at each value. Both need keep="all". `level`: the only one
+        along a symbol are those of the best point at each value. Both need keep="all". Levels are on sparse
+        data if the first objective is. `level`: the only one
         of which traffic or energy is drawn, on a scale of its own.
         """
         from polymodel.report.plots_sweep import front_axes, heat_axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import isinf, prod
 from typing import Any
 
 import numpy as np
@@ -148,7 +148,7 @@ class _Loads:
         if load.instances == 1:
             return LoadLabel(*key, counted, counted)
         even = self._even(load)
-        if even and not self._differ(load.einsum):
+        if (even and not self._differ(load.einsum)) or self._takes_no_time(load.component):
             return LoadLabel(*key, counted, counted)
         return LoadLabel(*key, counted, "lower bound" if even and counted != "bound" else "estimate")
 
@@ -173,6 +173,11 @@ class _Loads:
             for a in self.problem.cascade[einsum].accesses
             if not self.data[a.tensor].dense
         )
+
+    def _takes_no_time(self, component: str) -> bool:
+        """Return whether no load of a component's busiest instance takes any time, so that latencies do not
+        depend on it: its reads and writes have no throughput."""
+        return all(isinf(way.throughput) for way in self.problem.hierarchy[component].ways)
 
     def _even(self, load: InstanceLoad) -> bool:
         """Return whether the dense schedule gives every instance the same load."""
@@ -551,4 +556,14 @@ def sparse_counts(
             if data[t].dense
         )
     labels = load_labels(problem, analysis, SparseCounts(compute, accesses), data)
+    notes += tuple(_uneven(x) for x in labels if x.busiest_label != x.label)
     return SparseCounts(compute, accesses, footprints, notes, met, labels)
+
+
+def _uneven(load: LoadLabel) -> str:
+    """Return the note on a busiest instance whose load is not counted by itself."""
+    least = ", the least it can move" if load.busiest_label == "lower bound" else ""
+    return (
+        f"{load.einsum}: the busiest instance of {load.component} is taken to be spared like all others"
+        f"{least}: its time may be longer"
+    )

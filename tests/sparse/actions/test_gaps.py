@@ -67,7 +67,7 @@ def evaluated(tmp_path: Path, tile: int = 2, reuse: str = "All") -> pm.Report:
 
 
 def reads(sparse: pm.SparseReport) -> tuple[float, str]:
-    """The reads of B, which one transfer per value of k, of m in an instance and of n serves."""
+    """The reads of B and their label."""
     found = next(a for a in sparse.counts.accesses if (a.tensor, a.kind) == ("B", "reads_fill"))
     return float(found.actual), found.label
 
