@@ -169,21 +169,43 @@ class _Path:
         return self.found
 
     def certain(self, shared: Sequence[Loop]) -> list[str]:
-        """What excludes the mapping whatever it shares: where tensors are, instances in use, tile sizes.
+        """What excludes the mapping whatever it shares: where tensors are, instances in use, tile sizes,
+        policies, and which loops are shared.
 
         `shared`: the loops that it shares with other Einsums.
         """
-        most = self.limits.max_fused_loops
-        names = {n.variable_in(self.space.name) for n in shared if not n.spatial}
-        if most is not None and len(names & {self.space.variables[v] for v in self._looped()}) > most:
-            self.found.append(f"it shares loops over {', '.join(sorted(names))} (`max_fused_loops: {most}`)")
+        for node in (x for x in self.items if isinstance(x, _Node) and x.memory):
+            if node.reuse not in (Reuse.REFILL, Reuse.SLIDE):
+                self.found.append(f"{self._at(node)} has the reuse policy `{node.reuse}`")
+        self._check_shared(self._iterating(shared))
         self._check_memories()
         self._check_use()
         return self.found
 
-    def _looped(self) -> set[int]:
-        """The variables of temporal loops with more than one iteration."""
-        return {x.variable for x in self.items if isinstance(x, _Step) and x.fanout < 0}
+    def _iterating(self, loops: Sequence[Loop]) -> list[tuple[str, Loop]]:
+        """The outermost loops of a path that have more than one iteration, with their variables."""
+        now, result = dict(zip(self.space.variables, self.space.extents, strict=True)), []
+        for loop in loops:
+            name, tile = loop.variable_in(self.space.name), int(loop.within(self.space.name).tile_shape)
+            if tile < now.get(name, 1):
+                now[name] = tile
+                result.append((name, loop))
+        return result
+
+    def _check_shared(self, shared: Sequence[tuple[str, Loop]]) -> None:
+        """Loops that Einsums share are temporal, and no more than are allowed."""
+        names = [name for name, loop in shared if not loop.spatial]
+        spread = [name for name, loop in shared if loop.spatial]
+        if spread:
+            self.found.append(
+                f"it shares the spatial loop over {', '.join(spread)}: shared loops of the space are temporal"
+            )
+        most, each = self.limits.max_fused_loops, self.limits.max_fused_loops_per_rank_variable
+        if most is not None and len(names) > most:
+            self.found.append(f"it shares loops over {', '.join(names)} (`max_fused_loops: {most}`)")
+        if often := sorted({name for name in names if names.count(name) > each}):
+            key = f"max_fused_loops_per_rank_variable: {each}"
+            self.found.append(f"it shares several loops over {', '.join(often)} (`{key}`)")
 
     def _read(self, tree: LoopTree) -> None:
         space, memories = self.space, [m.name for m in self.space.memories]

@@ -91,8 +91,14 @@ BESIDE = {"memories": {"GLB": {"reuse": ["refill", "slide"]}}}
 CASES: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     (INSIDE, {}, ()),
     (SLIDING, BESIDE, ()),
-    (SLIDING, {}, ("O: the node of I in GLB slides along p "
-      "(`explore: {memories: {GLB: {reuse: [refill, slide]}}}` admits it)",)),
+    (
+        SLIDING,
+        {},
+        (
+            "O: the node of I in GLB slides along p "
+            "(`explore: {memories: {GLB: {reuse: [refill, slide]}}}` admits it)",
+        ),
+    ),
     (INSIDE, {"memories": {"GLB": {"bypass": "I"}}}, ("O: GLB must not keep I",)),
     (INSIDE, {"memories": {"GLB": {"keep": "F"}}}, ("O: GLB must keep F",)),
     (INSIDE, {"memories": {"GLB": {"factors": {"p": 8}}}}, ("O: GLB factors: {p: 8}",)),
@@ -204,3 +210,37 @@ def test_no_rule_excludes_what_is_found_with_it(seed: int) -> None:
         for point in pm.explore(space.spec, constraints=space.asked):
             with suppress(pm.Refused):
                 assert pm.excluded_by(point.spec, space.asked) == ()
+
+
+def fused_products(*above: dict[str, object], reuse: str = "refill") -> pm.Spec:
+    """Two products below loops that they share, and everything of a tile in the buffer."""
+    everything = ["T0", "T1", "T2", "W0", "W1"]
+    branches = [
+        {"type": "Nested", "nodes": [{"type": "Compute", "einsum": f"Matmul{i}", "component": "MAC"}]}
+        for i in (1, 2)
+    ]
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["T0", "W0", "W1", "T2"]},
+        *above,
+        {"type": "Storage", "component": "GLB", "tensors": everything, "reuse": reuse},
+        {"type": "Sequential", "nodes": branches},
+    ]
+    return pm.load("matmul_chain_2", "simple_two_level", {"mapping": {"nodes": nodes}}, M=16)
+
+
+def test_which_shared_loops_no_mapping_of_the_space_has_is_told() -> None:
+    def over_m(tile: int) -> dict[str, object]:
+        return {"type": "Temporal", "rank_variable": "m", "tile_shape": tile}
+
+    twice = fused_products(over_m(8), over_m(2))
+    (maker, reader) = pm.excluded_by(twice)
+    assert maker == "Matmul1: it shares several loops over m (`max_fused_loops_per_rank_variable: 1`)"
+    assert reader == maker.replace("Matmul1", "Matmul2")
+    (told, _) = pm.excluded_by(twice, {"max_fused_loops_per_rank_variable": 2, "max_fused_loops": 1})
+    assert told == "Matmul1: it shares loops over m, m (`max_fused_loops: 1`)"
+    with refused("unsupported-loop", "Matmul1, Matmul2 share"):
+        pm.excluded_by(twice, {"max_fused_loops_per_rank_variable": 2})
+    with refused("unsupported-loop", "Matmul1, Matmul2 share"):
+        pm.excluded_by(fused_products(over_m(8), over_m(8)))  # the second one has one iteration
+    kept = pm.excluded_by(fused_products(over_m(8), reuse="keep_previous"))
+    assert "Matmul1: the node of T0 in GLB has the reuse policy `keep_previous`" in kept
