@@ -413,7 +413,7 @@ def _inside(
     symbols = [real[x] for x in free if real[x] not in multiples]
     if len(symbols) > 3:
         names = ", ".join(x.name for x in symbols)
-        message = f"{names} depend on each other: no formula for more than three that are no multiples"
+        message = f"{names} depend on each other: no formula for more than three independent sizes"
         raise Refused(message, NUMERIC, code="unsupported-symbol")
     found = _solutions(f, g, most, symbols)
     names = ", ".join(x.name for x in free)
@@ -502,8 +502,7 @@ def _numbers(point: _Point, trial: Mapping[Any, Any]) -> list[dict[Any, Any]]:
 
 
 def _solutions(f: Expression, g: Expression, most: Expression, symbols: Sequence[Any]) -> list[_Point]:
-    """Return the points at which one symbol uses up the capacity, or two do and no exchange of them is an
-    improvement."""
+    """Return the points where one symbol uses up the capacity, or two do and no exchange is an improvement."""
     import sympy
 
     if len(symbols) == 1:
