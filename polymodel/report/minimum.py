@@ -502,7 +502,7 @@ def _numbers(point: _Point, trial: Mapping[Any, Any]) -> list[dict[Any, Any]]:
 
 
 def _solutions(f: Expression, g: Expression, most: Expression, symbols: Sequence[Any]) -> list[_Point]:
-    """Return the points where one symbol uses up the capacity, or two do and no exchange is an improvement."""
+    """Return the points where one symbol uses up the capacity, or two do and no exchange improves it."""
     import sympy
 
     if len(symbols) == 1:
