@@ -96,10 +96,7 @@ class Minimum:
         if self.problem is None:
             self._require_ranges(trial, at)
         elif any(e < 0 for e in above) or self._beyond(trial, at):
-            *forms, ends = self.problem
-            narrow = {x: (low.subs(trial), most.subs(trial)) for x, (low, most) in ends.items()}
-            objective, held, capacity = (f.subs(trial) for f in forms)
-            value, at = _least_at(objective, held, capacity, narrow)
+            value, at = _least_at(*self._with_numbers(trial))
             above = []
         best = {n: sympy.N(v, _SHOWN) for n, v in at.items()}
         where = tuple(sympy.N(e, _SHOWN) for e in above)
@@ -113,13 +110,13 @@ class Minimum:
 
         return least_axes(self, symbol, low, high, name=name, ax=ax, **values)
 
-    def _anew(self, trial: Mapping[Any, Any]) -> Minimum:
-        """Solve the problem again for numbers of all symbols."""
+    def _with_numbers(self, trial: Mapping[Any, Any]) -> tuple[Expression, Expression, Expression, Ends]:
+        """Return the problem with numbers for all symbols."""
         assert self.problem is not None
         *forms, ends = self.problem
         narrow = {x: (low.subs(trial), high.subs(trial)) for x, (low, high) in ends.items()}
         objective, held, capacity = (f.subs(trial) for f in forms)
-        return minimum(objective, held, capacity, narrow)
+        return objective, held, capacity, narrow
 
     def _beyond(self, trial: Mapping[Any, Any], at: Mapping[str, Expression]) -> list[tuple[str, str, Any]]:
         """The tile sizes outside their ranges at these numbers: name, side, and the end as an expression."""
@@ -168,7 +165,7 @@ class Minimum:
             if value.is_real and all(v.is_real and v > 0 for v in at.values()):
                 found.append((value, at))
         if not found and self.problem is not None:
-            return replace(self._anew(trial), problem=None)._there({})
+            return replace(minimum(*self._with_numbers(trial)), problem=None)._there({})
         if not found:
             message = f"no size of {name} is above 0 there"
             raise Refused(message, "give a larger capacity", code="unsupported-symbol")

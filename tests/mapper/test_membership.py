@@ -212,7 +212,9 @@ def test_no_rule_excludes_what_is_found_with_it(seed: int) -> None:
                 assert pm.excluded_by(point.spec, space.asked) == ()
 
 
-def fused_products(*above: dict[str, object], reuse: str = "refill") -> pm.Spec:
+def fused_products(
+    *above: dict[str, object], reuse: str = "refill", machine: Any = "simple_two_level"
+) -> pm.Spec:
     """Two products below loops that they share, and everything of a tile in the buffer."""
     everything = ["T0", "T1", "T2", "W0", "W1"]
     branches = [
@@ -225,7 +227,7 @@ def fused_products(*above: dict[str, object], reuse: str = "refill") -> pm.Spec:
         {"type": "Storage", "component": "GLB", "tensors": everything, "reuse": reuse},
         {"type": "Sequential", "nodes": branches},
     ]
-    return pm.load("matmul_chain_2", "simple_two_level", {"mapping": {"nodes": nodes}}, M=16)
+    return pm.load("matmul_chain_2", machine, {"mapping": {"nodes": nodes}}, M=16)
 
 
 def test_which_shared_loops_no_mapping_of_the_space_has_is_told() -> None:
@@ -244,3 +246,18 @@ def test_which_shared_loops_no_mapping_of_the_space_has_is_told() -> None:
         pm.excluded_by(fused_products(over_m(8), over_m(8)))  # the second one has one iteration
     kept = pm.excluded_by(fused_products(over_m(8), reuse="keep_previous"))
     assert "Matmul1: the node of T0 in GLB has the reuse policy `keep_previous`" in kept
+
+
+def test_a_spatial_loop_that_einsums_share_is_told() -> None:
+    actions = [{"name": n, "energy": 1e-12} for n in ("read", "write")]
+    held = {"type": "Memory", "tensors": {"may_keep": "All"}, "actions": actions}
+    nodes = [
+        {**held, "name": "DRAM", "tensors": {"keep": "~Intermediates", "may_keep": "All"}},
+        {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 4}]},
+        {**held, "name": "GLB"},
+        {"type": "Compute", "name": "MAC"},
+    ]
+    spread = {"type": "Spatial", "rank_variable": "m", "tile_shape": 4, "component": "PE", "name": "X"}
+    spec = fused_products(spread, machine={"arch": {"nodes": nodes}})
+    shared = "it shares the spatial loop over m: shared loops of the space are temporal"
+    assert pm.excluded_by(spec) == (f"Matmul1: {shared}", f"Matmul2: {shared}")
