@@ -1,1 +1,2 @@
-"""Counts to joules, seconds, square metres: nothing here counts, and no float precedes energy or seconds."""
+"""Costs from counts: joules, seconds, square metres. Nothing is counted here, and floats occur only in energy
+and time."""

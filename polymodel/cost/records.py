@@ -410,8 +410,8 @@ class OperationCost:
 def operation_cost(unit: Component, operators: ExecutedOperators) -> OperationCost:
     """Each operator by its action; a unit without actions for operators takes one `compute` per operation.
 
-    What reduces beside other operators, and what finishes results, costs where the unit has an action for it.
-    A sum after a product that `compute` executes is part of that: a multiply-accumulate.
+    A reduction in addition to other operators, and the finishing of results, have a cost if the unit has an
+    action for it. A sum after a product that `compute` executes is part of that: a multiply-accumulate.
     """
     compute = unit.action("compute")
     if not unit.by_operator:

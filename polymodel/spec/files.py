@@ -448,8 +448,8 @@ _ELSEWHERE = re.compile("[\r\ue000-\ue003]")  # what `template.render` normalise
 class Variable:
     """A template variable as `{% variable NAME = default, ... %}` declares it, with its value in a file.
 
-    What it may be: one of `among`, or a number from `least` to `most` that `multiple_of` divides; a whole one
-    where the default is whole.
+    Allowed values: one of `among`, or a number from `least` to `most` that `multiple_of` divides; an integer
+    if the default is one.
     """
 
     name: str
@@ -505,7 +505,7 @@ class RefusedVariable(Diagnostic):
 
 @dataclass(frozen=True)
 class Rendered:
-    """The text to parse, its source, the template variables that the file knows, and what it declares."""
+    """The text to parse, its source, the template variables that the file has, and those that it declares."""
 
     text: str
     source: Source
@@ -547,8 +547,9 @@ def filled(text: str, plain: Source, variables: Mapping[str, object]) -> Rendere
 
 
 def _left_out(name: str, text: str, variables: Mapping[str, object], names: set[str]) -> str | None:
-    """What is left of a text that is there only if a variable is given: nothing. Variables that it reads are
-    added to `names`; None where the variable is given, or the text has more than variables filled in."""
+    """Return the remainder of a text that applies only if a variable is given: none. Variables that it reads
+    are added to `names`; None if the variable is given, or the text contains anything but filled-in
+    variables."""
     names |= {place[1] for place in _PLACEHOLDER.finditer(text)}
     return None if name in variables or is_template(_PLACEHOLDER.sub("", text)) else ""
 

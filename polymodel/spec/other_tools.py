@@ -199,7 +199,7 @@ def none_of_timeloops(root: YamlNode) -> Diagnostic | None:
 
 
 def _marks(root: YamlNode) -> tuple[list[YamlEntry], list[YamlEntry], list[YamlEntry]]:
-    """What only Timeloop's files have, only AccelForge's, and either's."""
+    """Return the keys that only Timeloop's files have, those of AccelForge's only, and those of either."""
     timeloop: list[YamlEntry] = []
     accelforge: list[YamlEntry] = []
     either: list[YamlEntry] = []
@@ -265,7 +265,7 @@ def _of_timeloop(entry: YamlEntry, root: YamlNode) -> bool:
 
 
 def _clocked(architecture: YamlNode) -> bool:
-    """True for a tree of TeAAL's: its root level has a clock, which Timeloop says among its variables."""
+    """True for a TeAAL tree: its root level has a clock, which Timeloop declares among its variables."""
     tree = architecture.entry("subtree")
     roots = (architecture, *((tree.value.elements or ()) if tree else ()))
     given = (level.entry("attributes") for level in roots)
@@ -273,7 +273,7 @@ def _clocked(architecture: YamlNode) -> bool:
 
 
 def key_of_another_tool(path: Sequence[str | int]) -> tuple[str, str] | None:
-    """For an unknown key, the last of `path`: the tool that has it, and what to write instead."""
+    """Return, for an unknown key, the last of `path`, the tool that has it and its replacement here."""
     names = [p for p in path if isinstance(p, str)]
     above = names[-2] if len(names) > 1 else ""
     below = _BELOW.get(above, {}).get(names[-1])
@@ -285,5 +285,5 @@ def key_of_another_tool(path: Sequence[str | int]) -> tuple[str, str] | None:
 
 
 def tag_of_another_tool(tag: str) -> str:
-    """What to write in the place of a tag of AccelForge's, empty for others."""
+    """Return the replacement of an AccelForge tag; empty for other tags."""
     return f"AccelForge's tag; {TAGS[tag]} ({_MIGRATE})" if tag in TAGS else ""

@@ -120,7 +120,7 @@ def published(request: EnergyRequest) -> EnergyAnswer:
 def _summed(
     points: Mapping[str, Mapping[int, float]], parts: Sequence[tuple[str, float]]
 ) -> tuple[float, str]:
-    """The sum over parts (operation, bits), and what it is of."""
+    """Return the sum over parts (operation, bits), and a description of its terms."""
     each = [_interpolated(points[operation], width) for operation, width in parts]
     how = max((added for _, added in each), key=len)
     said = " and ".join(f"{o.replace('_', ' ')} of {w:g} bits" for o, w in parts)
@@ -128,7 +128,7 @@ def _summed(
 
 
 def _node(options: Mapping[str, object]) -> float:
-    """In nanometres."""
+    """Return the technology node in nanometres."""
     return round(option_number(options, "node", _AT[0] * 1e-9) * 1e9, 3)
 
 
@@ -185,8 +185,8 @@ def _of_memory(request: EnergyRequest, name: str, factor: float, technology: str
 
 
 def _ports(options: Mapping[str, object]) -> tuple[float, str]:
-    """The number of ports, and what it does to energies. Each adds a word line and a bit line to a cell, so
-    that its sides grow, and with them the wires that an access charges."""
+    """Return the number of ports, and its effect on energies. Each adds a word line and a bit line to a cell,
+    so that its sides grow, and with them the wires that an access charges."""
     ports = option_number(options, "ports", 1)
     if ports % 1:
         raise fault_of(f"ports={ports:g} is not a whole number", "write ports: 2, say", "not-a-number")
@@ -194,7 +194,7 @@ def _ports(options: Mapping[str, object]) -> tuple[float, str]:
 
 
 def _with_cells(request: EnergyRequest, answer: EnergyAnswer, size: float) -> EnergyAnswer:
-    """The answer with the area of an SRAM, where one of its node was published."""
+    """Return the answer with the area of an SRAM, if one of its node was published."""
     share, node = option_number(request.options, "array_efficiency", 1), _node(request.options)
     if share > 1:
         what = f"array_efficiency={share:g} is above 1"
@@ -223,7 +223,7 @@ def _of_wire(request: EnergyRequest) -> EnergyAnswer:
 
 
 def _moved(request: EnergyRequest, each: float, origin: str) -> EnergyAnswer:
-    """The energies of reads and writes, given joules per bit."""
+    """Return the energies of reads and writes, from joules per bit."""
     bits = request.bits_per_action
     ways = [way for way in ("read", "write") if way in request.quantities]
     values: dict[str, float] = {way: each * bits.get(way, 1) for way in ways}
@@ -231,8 +231,8 @@ def _moved(request: EnergyRequest, each: float, origin: str) -> EnergyAnswer:
 
 
 def _interpolated(points: Mapping[int, float], at: float) -> tuple[float, str]:
-    """The value at `at`, and how it follows from the points where it is none of them: on the straight line
-    through the two next to it, on logarithmic axes."""
+    """Return the value at `at`, and a note on how it was derived if it is not a published point: it lies on
+    the straight line through the two nearest points, on logarithmic axes."""
     if at in points:
         return points[int(at)], ""
     places = sorted(points)

@@ -104,12 +104,12 @@ Functions = Mapping[str, Callable[..., object]]
 
 
 class _TooMuch(SecurityError):
-    """A template asked for more work, output or size than is allowed."""
+    """A template requires more work, output or size than is allowed."""
 
 
 class TemplateStopped(TemplateError):
-    """What stops a template and is told in its own words: a failed `assert`, the faults of another file.
-    `variable`: of which the message speaks."""
+    """An error that stops a template and has its own message: a failed `assert`, or the faults of another
+    file. `variable`: the one that the message concerns."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class TemplateStopped(TemplateError):
 
 @dataclass
 class Budget:
-    """The work that has been done so far, in characters and values looked at."""
+    """The work done so far, in characters and values read."""
 
     work: int = 0
 
@@ -141,7 +141,7 @@ class Budget:
 
 
 class FileValue:
-    """A value of another file; printed, it is a mark that the YAML reader knows (`yaml_text.Parts`)."""
+    """A value of another file; printed, it is a mark that the YAML reader replaces (`yaml_text.Parts`)."""
 
     __slots__ = ("_mark",)
 
@@ -274,7 +274,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             yield value
 
     def _slice(self, part: object) -> object:
-        """A slice copies what it holds."""
+        """Charge a slice for the values that it copies."""
         if isinstance(part, (str, list, tuple)):
             self.spend(len(part))
         return part
@@ -351,7 +351,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return self.undefined(f"{attribute} is not available in templates", name=attribute, exc=SecurityError)
 
     def wrap_str_format(self, value: Any) -> None:
-        """jinja2 would hide `format` in a function of its own, which `call` does not know."""
+        """Leave `format` as it is: jinja2 would wrap it in a function that `call` does not recognise."""
 
     def call(self, context: Any, obj: Any, /, *args: object, **kwargs: object) -> Any:
         owner = getattr(obj, "__self__", None)
@@ -440,7 +440,8 @@ def render(
 ) -> tuple[Rendered | None, tuple[Diagnostic, ...]]:
     """Render the text of the file `plain`. On any fault the first item is None.
 
-    `functions`: what the template may call besides; `budget`: what templates that fetch each other share.
+    `functions`: additional functions that the template may call; `budget`: shared by templates that fetch
+    each other.
     """
     if _PRIVATE.search(text):
         what, remedy = "the template contains private-use characters", "remove U+E000 to U+E003"
@@ -477,7 +478,7 @@ def _compiled(text: str) -> tuple[CodeType, frozenset[str], int]:
 def _output(
     environment: _Environment, text: str, plain: Source, variables: Mapping[str, object]
 ) -> tuple[str, frozenset[str], tuple[Diagnostic, ...]]:
-    """What a template prints, with marks of lines, and the variables that it reads; or its fault."""
+    """Return the output of a template, with marks of lines, and the variables that it reads; or its fault."""
     error: Exception
     try:
         code, known, environment.call_weight = _compiled(text)

@@ -54,18 +54,19 @@ _PART = re.compile("\ue002([0-9]+)\ue003((?:\\.[A-Za-z0-9_-]+)*)\\Z")
 
 
 class _Abort(Exception):
-    """The text is too large to go on with."""
+    """The text is too large to be read further."""
 
 
 @dataclass
 class IncludedValues:
-    """Values of other files, which a text names by mark, and the nodes that were made so far of all files."""
+    """Values of other files, which a text refers to by marks, and the number of nodes made so far from all
+    files."""
 
     nodes: list[YamlNode] = field(default_factory=list)
     count: int = 0
 
     def add(self, node: YamlNode) -> str:
-        """The mark that stands for a node; `.key` may follow it."""
+        """Return the mark for a node; `.key` may follow it."""
         self.nodes.append(node)
         return f"\ue002{len(self.nodes) - 1}\ue003"
 
@@ -107,9 +108,9 @@ def parse_yaml(
 
 
 def _beyond(text: str, source: Source) -> Diagnostic | None:
-    """Where the text exceeds a bound, before anything is made of it.
+    """Return a fault if the text exceeds a bound, before any node is made from it.
 
-    libyaml's composer recurses in C and would crash on what is nested; and each value costs it a kilobyte.
+    libyaml's composer recurses in C and would crash on deeply nested text; and each value takes a kilobyte.
     """
     depth = count = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -223,7 +224,7 @@ class _Reader:
             raise _Abort
 
     def part(self, raw: yaml.ScalarNode, path: str, depth: int) -> YamlNode:
-        """The value of another file that a mark stands for."""
+        """Return the value of another file to which a mark refers."""
         result = YamlNode(self.source, raw.start_mark.line + 1, raw.start_mark.column + 1)
         match = _PART.match(raw.value)
         if match is None or int(match[1][:9]) >= len(self.parts.nodes):
@@ -334,7 +335,8 @@ class _Reader:
                     into.setdefault(entry.key, entry)
 
     def into(self, found: dict[str, YamlEntry], entry: YamlEntry) -> None:
-        """Add an entry; where both are mappings, what they hold is joined, and what is there goes first."""
+        """Add an entry; if both values are mappings, their entries are merged, and existing ones take
+        precedence."""
         here = found.get(entry.key)
         if here is None:
             found[entry.key] = entry
@@ -375,7 +377,7 @@ STEPS: tuple[Migration, ...] = ()
 
 
 def version_fault(entry: YamlEntry, current: int = CURRENT) -> Diagnostic | None:
-    """What is wrong with the value of `schema_version:`, None if nothing is."""
+    """Return the fault in the value of `schema_version:`, None if there is none."""
     given, place = entry.value.scalar, entry.value.place()
     what = "schema_version"
     if isinstance(given, bool) or not isinstance(given, int):

@@ -64,7 +64,7 @@ def is_joined(access: TensorAccess) -> bool:
 def joined(
     e: Einsum, tensors: Mapping[str, SparseInput], stops: list[TensorAccess], fixed: Mapping[str, int]
 ) -> Iterations:
-    """The iterations in which all these operands hold something, inside the Einsum's space."""
+    """Return the iterations in which all these operands have an entry, inside the Einsum's space."""
     found: Iterations | None = None
     for access in stops:
         one = _read(e, access, tensors[access.tensor], fixed)
@@ -88,7 +88,7 @@ def _at(expr: Affine, known: Mapping[str, Any]) -> Any:
 
 
 def _read(e: Einsum, access: TensorAccess, tensor: SparseInput, fixed: Mapping[str, int]) -> Iterations:
-    """The iterations that read an entry of one tensor, as far as its rank variables tell."""
+    """Return the iterations that read an entry of one tensor, as far as its rank variables determine them."""
     kept: Array = np.ones(tensor.values.size, dtype=bool)
     columns: dict[str, Ints] = {}
     for expr, coord in zip(access.projection, tensor.coords, strict=True):
@@ -149,7 +149,8 @@ def blocks(found: Iterations, width: int) -> Iterator[Iterations]:
 
 
 def grouped(reducer: np.ufunc, places: Ints, values: Array) -> tuple[Ints, Array, Ints]:
-    """Values of equal place joined, along the first axis: the places, ascending, and how many each had."""
+    """Combine values of equal coordinates along the first axis; return the coordinates, ascending, and the
+    number of values of each."""
     order = None if bool((places[1:] >= places[:-1]).all()) else np.argsort(places, kind="stable")
     if order is not None:
         places, values = places[order], values[order]

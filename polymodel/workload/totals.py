@@ -1,5 +1,5 @@
-"""What a workload amounts to before anything is mapped: operations, and the tensors that come, go and stay
-inside."""
+"""Totals of a workload, before anything is mapped: operations, and the sizes of inputs, results and
+intermediates."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from polymodel.workload.einsum import Cascade, Einsum, touched
 
 @dataclass(frozen=True)
 class Totals:
-    """Of all executions. `operations`: iterations of all Einsums but copies; `products`: those of Einsums
-    that multiply and add up (two operands or more, and no `map` of their own); tensor -> elements and bits,
-    each element once: `weights` (those that an Einsum calls its weight, and nothing makes), `inputs`,
+    """Totals over all executions. `operations`: iterations of all Einsums but copies; `products`: those of
+    Einsums that multiply and sum (at least two operands, and no `map` of their own); tensor -> elements and
+    bits, each element once: `weights` (those that an Einsum calls its weight, and nothing makes), `inputs`,
     `intermediates`, `results`."""
 
     operations: int
@@ -27,8 +27,8 @@ class Totals:
 
     @property
     def outside_bits(self) -> int:
-        """Bits of weights, inputs and results: what has to move whatever the mapping, if nothing of it is
-        there."""
+        """Bits of weights, inputs and results: the traffic that any mapping needs if none of them is on
+        chip."""
         return sum(bits for part in (self.weights, self.inputs, self.results) for _, bits in part.values())
 
     @property

@@ -94,7 +94,7 @@ def _carrying(cascade: Cascade, e: Einsum) -> Iterator[str]:
 @dataclass
 class Store:
     """All tensors as arrays; coordinate 0 of a rank lies at position `origin` of its axis. `entries`: inputs
-    that are sparse; `rule`: operands of which one that is absent stops an operation, and what that gives."""
+    that are sparse; `rule`: the operands whose absence stops an operation, and the result in that case."""
 
     arrays: dict[str, Array] = field(default_factory=dict)
     origins: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def values(
 
 
 def _walk(cascade: Cascade, store: Store, group: EinsumGroup, until: str | Until | None) -> int:
-    """One group, generation by generation; how many of the outermost walked variable there were."""
+    """Compute one group by generations; return the number of values of the outermost walked variable."""
     bounds = {v: [e.bound(v) for e in group.einsums if v in e.rank_variables] for v in group.walked}
     spans = [range(min(b[0] for b in bounds[v]), max(b[1] for b in bounds[v]) + 1) for v in group.walked]
     outer = group.walked[0]
@@ -180,7 +180,7 @@ def _walk(cascade: Cascade, store: Store, group: EinsumGroup, until: str | Until
 
 
 def _newest(store: Store, group: EinsumGroup, outer: str, p: int) -> Iterator[tuple[str, int, int]]:
-    """(tensor, axis, position) of what the group made of each tensor at value `p` of a walked variable."""
+    """Return (tensor, axis, position) of what the group writes of each tensor at `p` of its variable."""
     for e in group.einsums:
         for access in e.outputs:
             for axis, (expr, origin) in enumerate(
@@ -214,7 +214,7 @@ def _repeat(store: Store, group: EinsumGroup, outer: str, p: int, left: int) -> 
 
 
 def _initial_store(cascade: Cascade, tensors: Mapping[str, Any], rule: StoppingRule | None) -> Store:
-    """Inputs as they are given, and room for all that is made."""
+    """Return a store with the inputs as given, and arrays for all results."""
     faults: list[Diagnostic] = []
     store = Store(rule=rule)
     absent = {a.tensor: a.default for e in cascade for a in e.accesses}
@@ -270,8 +270,8 @@ def _require_room(tensor: str, given: Sequence[int], shape: Sequence[int], fault
 
 
 def _begin(cascade: Cascade, store: Store, tensor: str) -> None:
-    """What a tensor holds that nobody writes: `boundary` wherever that is, `init` before the first generation
-    and behind the last one."""
+    """Initialise the elements of a tensor that nobody writes: with `boundary` wherever it applies, with
+    `init` before the first generation and after the last one."""
     maker = cascade.producer(tensor)
     init = dict(cascade.init).get(tensor)
     if maker is None or init is None:
@@ -326,7 +326,7 @@ def sizes_of(cascade: Cascade) -> dict[str, tuple[int, ...]]:
 
 
 def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:
-    """Lowest coordinate per rank (at most 0), and sizes, over all accesses."""
+    """Return the lowest coordinate per rank (at most 0), and sizes, over all accesses."""
     boxes = [_touched_box(e, a) for e in cascade for a in e.accesses_of(tensor)]
     low = [min(0, *(first for first, _ in ends)) for ends in zip(*boxes, strict=True)]
     high = [max(last for _, last in ends) for ends in zip(*boxes, strict=True)]
@@ -334,8 +334,8 @@ def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:
 
 
 def _touched_box(e: Einsum, access: TensorAccess) -> tuple[tuple[int, int], ...]:
-    """The least and the largest coordinate along each rank. A read of what nobody writes takes its value from
-    the tensor itself, so that only what stands for such reads is touched in fewer iterations."""
+    """Return the least and the largest coordinate along each rank. Where nobody writes, a read takes its
+    value from the tensor itself; only accesses that replace such reads touch fewer iterations."""
     if access.stands_for:
         return bounding_box(e.relation(access).range()) or ()
     return tuple(_ends(e, x) for x in access.projection)
@@ -357,7 +357,7 @@ def _operator(name: str) -> Operator:
 
 
 def _reducer(e: Einsum) -> Operator:
-    """What the Einsum sums up with."""
+    """Return the operator with which the Einsum reduces."""
     operations = dict(e.operations)
     if operations.get("identity"):
         tree = parse_arithmetic(operations["reduce"] or "")
@@ -375,14 +375,14 @@ def _reducer(e: Einsum) -> Operator:
 
 
 def _identity_of(e: Einsum) -> float:
-    """What leaves a result as it is."""
+    """Return the identity element of the reduction."""
     identity = _reducer(e).identity
     assert identity is not None
     return identity
 
 
 def _identity(e: Einsum) -> float:
-    """That of the operator that reduces; where nothing is summed over, of the one that joins."""
+    """Return the identity element of the reduction, or without one of the operator that combines."""
     operations = dict(e.operations)
     if operations.get("identity"):
         return _identity_of(e)
@@ -443,7 +443,7 @@ def _reduced(reducer: Operator, mapped: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _plain(access: TensorAccess) -> bool:
-    """Every rank is a variable of its own, so that no two iterations meet in an element."""
+    """Return whether every rank has a variable of its own: no two iterations access the same element."""
     names = [v for expr in access.projection for v in expr.variables]
     return len(names) == len(set(names)) and all(len(x.variables) <= 1 for x in access.projection)
 
@@ -504,7 +504,7 @@ def _operated(e: Einsum, operands: Sequence[Array]) -> Any:
 
 
 def _existing(e: Einsum, result: Array, columns: Mapping[str, Any]) -> Array:
-    """The same, with the reducer's identity where there is no iteration."""
+    """Return the values, with the reducer's identity in places without an iteration."""
     for c in e.constraints:
         if len(c.expr.terms) > 1 or c.kind != "ge":
             value: Any = c.expr.constant

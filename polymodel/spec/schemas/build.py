@@ -41,7 +41,7 @@ def _definition(name: str, raw: Json) -> Json:
 
 
 def _object(name: str, raw: Json) -> Json:
-    """One model: its keys with their texts, and nothing else."""
+    """Return the schema of one model: its keys with their texts, and no other keys."""
     keys = {key: _key(name, key, value) for key, value in raw.get("properties", {}).items()}
     result: Json = {"type": "object", "description": _about(raw), "properties": keys}
     needed = [k for k in raw.get("required", []) if k != "type"]

@@ -160,7 +160,7 @@ def _operation(expression: Expression) -> str | None:
 
 
 def _named_operation(expression: Expression) -> str | None:
-    """The operation where signs stand for other operators: by name, or as a formula of calls."""
+    """Return the operation for signs that represent other operators: by name, or as a formula of calls."""
     semiring, operands = expression.semiring, list(dict.fromkeys(expression.operands))
     products = [t for t in expression.terms if isinstance(t, FactorProduct)]
     if not products or len(products) < len(expression.terms):

@@ -175,7 +175,8 @@ def _with_operations(
 
 
 def _check_operations(expressions: Sequence[Expression], path: Path, walk: TreeWalk) -> None:
-    """What sparse tensors leave out changes no result, and is the same wherever a tensor is used."""
+    """Check that the values that sparse tensors leave out change no result, and are the same in all uses of a
+    tensor."""
     seen: dict[str, Expression] = {}
     for e in expressions:
         semiring, at = e.semiring, (*path, e.name)
@@ -207,7 +208,7 @@ def _check_operations(expressions: Sequence[Expression], path: Path, walk: TreeW
 
 
 def _versions(found: Placed, declaration: Declaration) -> tuple[Placed, dict[str, tuple[str, ...]]]:
-    """Expressions each of which writes a tensor of its own, and the names of those that are overwritten.
+    """Return expressions with distinct output tensors, and the names of those that are overwritten.
 
     If several have one output, the last keeps its name; the others write tensors Z_1, Z_2, ..., which the
     following expressions read.

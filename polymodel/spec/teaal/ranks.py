@@ -55,7 +55,7 @@ class Ranks:
         return True
 
     def leaves_of(self, root: str) -> tuple[str, ...]:
-        """Ranks of the loops that a declared rank takes part in."""
+        """Return the ranks of the loops into which a declared rank is partitioned."""
         every = (*self.order, *(r for x in self.compound.values() for r in x))
         return tuple(r for r in every if root in self.origin[r])
 

@@ -89,7 +89,8 @@ class Expression:
 
     @property
     def operands(self) -> tuple[IndexedTensor, ...]:
-        """The tensors on the right, in order of the text (one that occurs twice stands twice)."""
+        """The tensors on the right-hand side, in order of the text (a repeated tensor is listed
+        repeatedly)."""
         return tuple(f for t in self.terms for f in t.factors if isinstance(f, IndexedTensor))
 
 
@@ -123,7 +124,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class SpaceTime:
-    """Which loop ranks run in space, which in time.
+    """The loop ranks that run in space, and those that run in time.
 
     `fanout` (not in TeAAL) says on which fanout dimension of an architecture a space rank runs, as pairs
     (rank, "dimension" or "component.dimension").
@@ -238,7 +239,7 @@ class NamedArchitecture:
         return None if isinstance(result, (str, bool)) else result
 
     def component(self, name: str) -> HardwareComponent:
-        """KeyError if there is none of this name."""
+        """Return the component of this name. Raises KeyError if there is none."""
         for result in self.components:
             if result.name == name:
                 return result
@@ -247,7 +248,7 @@ class NamedArchitecture:
 
 @dataclass(frozen=True)
 class Binding:
-    """What one Einsum puts on one component; what is not given is empty.
+    """The use of one component by one Einsum; fields that are not given are empty.
 
     Memories: `tensor`, `rank` (after partitioning, or root), `type`, `format` (a configuration of the
     tensor's format) and, for a Buffet, `evict_on` (a loop rank, or root) and `style`. Compute: `op`.
@@ -309,7 +310,7 @@ class TeaalSpec:
         return spec_text(self)
 
     def mapping_of(self, einsum: str) -> EinsumMapping:
-        """The mapping of one Einsum; KeyError if there is no such Einsum."""
+        """Return the mapping of one Einsum. Raises KeyError if there is no such Einsum."""
         for result in self.mappings:
             if result.einsum == einsum:
                 return result
@@ -323,7 +324,8 @@ class TeaalSpec:
         raise KeyError(f"no Einsum {einsum}; there are {', '.join(e.name for e in self.expressions)}")
 
     def absent(self, tensor: str) -> float:
-        """What a sparse tensor holds at the points that it leaves out: what its Einsums' sums leave out."""
+        """The value of a sparse tensor at points without an entry: the value that the sums of its Einsums
+        leave out."""
         used = (e for e in self.expressions if tensor in (e.name, *(o.tensor for o in e.operands)))
         return next((e.semiring.absent for e in used), 0.0)
 

@@ -137,7 +137,8 @@ def _title(file: str) -> str:
 def _check_overwritten(
     data: Mapping[str, object], overwritten: Mapping[str, tuple[str, ...]], walk: TreeWalk
 ) -> None:
-    """A tensor that several expressions make stands for no Einsum in other sections."""
+    """Report a tensor that several expressions write if another section names it: it identifies no single
+    Einsum."""
     tables: list[tuple[Path, object]] = [((key,), data.get(key)) for key in ("format", "bindings", "binding")]
     mapping = data.get("mapping")
     if isinstance(mapping, dict):
@@ -150,7 +151,7 @@ def _check_overwritten(
 
 
 def _table(data: object) -> Mapping[str, object] | None:
-    """A checked section as plain data; a list (older files) stands under an empty name."""
+    """Return a checked section as plain data; a list (in older files) has an empty name as its key."""
     if isinstance(data, list):
         return {"": data}
     return data if isinstance(data, dict) else None

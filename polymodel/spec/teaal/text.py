@@ -34,7 +34,7 @@ _OCCUPANCY = "write e.g. uniform_occupancy(A.32)"
 
 @dataclass(frozen=True)
 class Located:
-    """A tensor of an expression and where it and its indices stand in the text."""
+    """A tensor of an expression, with the positions of the tensor and its indices in the text."""
 
     operand: IndexedTensor
     offset: int
@@ -101,7 +101,7 @@ class _Reader:
         return operand
 
     def index(self) -> Index:
-        """Sums of multiples of rank variables, and a constant beside them."""
+        """Parse a sum of multiples of rank variables and a constant."""
         start = self.cursor.now.offset
         tree = arithmetic(self.cursor)
         self.cursor.missing_operator()
@@ -154,7 +154,7 @@ class _Reader:
         return name.text
 
     def terms(self) -> list[FactorProduct | Take]:
-        """Terms that are added or subtracted; those within a `sum(K).(...)` stand with the others."""
+        """Parse terms that are added or subtracted; those within a `sum(K).(...)` are included."""
         result: list[FactorProduct | Take] = []
         while not result or self.cursor.now.text in ("+", "-"):
             sign = self.sign(result)
@@ -355,7 +355,7 @@ def _leader(reader: _Reader, kind: str) -> str:
 
 
 def _occupancy(reader: _Reader, leader: str) -> int | str:
-    """What follows the leader: the scanner reads `.32` as one number."""
+    """Parse the size after the leader: the scanner reads `.32` as one number."""
     c = reader.cursor
     token = c.now
     if token.kind == "number" and token.text.startswith(".") and token.text[1:].isdigit():

@@ -17,7 +17,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class TreeWalk:
-    """Every method notes what is wrong and goes on with what is right."""
+    """Reads a tree of nodes: every method records faults and continues with the valid parts."""
 
     faults: Faults
 
@@ -34,7 +34,7 @@ class TreeWalk:
         self.faults.add(path, message, remedy, key=key, offset=offset, code=code)
 
     def mapping(self, value: object, path: Path, example: str) -> dict[str, object]:
-        """A mapping; nothing is an empty one."""
+        """Return the entries of a mapping; empty for an empty value."""
         if value is None:
             return {}
         if not isinstance(value, dict):
@@ -43,14 +43,14 @@ class TreeWalk:
         return value
 
     def keys(self, value: dict[str, object], path: Path, known: Iterable[str]) -> None:
-        """Note every key that is not known."""
+        """Record a fault for every unknown key."""
         words = tuple(known)
         for key in value:
             if key not in words:
                 self.unknown((*path, key), "key", key, words)
 
     def unknown(self, path: Path, what: str, word: str, known: Iterable[str], plural: str = "") -> None:
-        """Note an unknown key or name that is a key."""
+        """Record a fault for an unknown key, or for a name that is a key."""
         quoted = f"`{word}`" if what == "key" else word
         message = f"unknown {what} {quoted}"
         self.add(path, message, suggestion(word, known, plural or f"{what}s"), key=True, code="unknown-name")
@@ -100,11 +100,11 @@ class TreeWalk:
             return None
 
     def size(self, value: object, path: Path) -> int | str | None:
-        """A whole number of at least 1, or an expression over symbols as written; None after a fault."""
+        """Return an integer of at least 1, or an expression over symbols as written; None after a fault."""
         return self._whole(value, path, 1, "write a whole number of at least 1, or the name of a symbol")
 
     def count(self, value: object, path: Path, least: int) -> int | None:
-        """A whole number; None after a fault."""
+        """Return an integer; None after a fault."""
         remedy = f"write a whole number of at least {least}"
         result = self._whole(value, path, least, remedy)
         if isinstance(result, str):
