@@ -333,3 +333,15 @@ def test_the_second_operand_in_words(words: str, meant: Second | None) -> None:
 def test_a_second_operand_in_unknown_words(words: str) -> None:
     with pytest.raises(pm.SpecError, match="rolled"):
         pm.tile(pm.SparseTensor.from_dense("A", ("I", "J"), np.tri(9)), words)
+
+
+@pytest.mark.parametrize("run", ["nonempty", "all"])
+def test_tiles_that_cost_nothing_are_told(run: str) -> None:
+    a = pm.random_tensor(["I", "J"], [40, 40], 0.02, seed=3)
+    launch = pm.Launch(run=run)  # type: ignore[arg-type]  # is a parameter
+    found = pm.tile(a, op="multiply", fit=pm.elements(4), tiler="simple", launch=launch)
+    left = found.costs.tiles - found.costs.kernels
+    told = [n for n in found.notes if "not launched" in n]
+    wanted = f"{left} of {found.costs.tiles} tiles have no result: they are not launched, and cost nothing"
+    assert told == ([wanted] if run == "nonempty" else [])
+    assert (left > 0) == (run == "nonempty")

@@ -136,6 +136,9 @@ def notes(tiling: Tiling) -> Iterator[str]:
         yield f"rolled by {tiling.second.rows}, B holds the very places of A: the pattern is that of A alone"
     if not p.points:
         yield "the operands hold no entries: nothing is launched but where every tile is run"
+    elif tiling.costs.kernels < tiling.costs.tiles:
+        left, every = tiling.costs.tiles - tiling.costs.kernels, tiling.costs.tiles
+        yield f"{left:,} of {every:,} tiles have no result: they are not launched, and cost nothing"
     yield _EXACT
     yield _WEAK if isinstance(tiling.fit, Stored) else _BOUND
 
