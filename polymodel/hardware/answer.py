@@ -157,7 +157,7 @@ class Codesign(Answer):
             raise SpecError([Diagnostic(message, reasons, code="no-solution")])
         return min(self.points, key=lambda p: p.figures[name])
 
-    @declared(title="Machines and mappings that none beats")
+    @declared(title="Nondominated machines and mappings")
     def front(self) -> Table:
         """One row per point of the joint front: symbols of the machine, objectives, energy, latency and area.
         With limits, the limit that it takes most of, and the share."""

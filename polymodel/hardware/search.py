@@ -324,7 +324,7 @@ def _there(orders: Mapping[str, SearchTask], end: float, workers: int, orderly: 
 
 @dataclass
 class _Halt:
-    """Interrupts a search in a worker once the flag `raised` exists, at which it looks now and then."""
+    """Interrupts a search in a worker once the flag `raised` exists, which it checks from time to time."""
 
     raised: Path | ClusterFlag
     told: bool = False

@@ -55,7 +55,7 @@ ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # suffixes of colu
 # For sparse data, where mappings were found by lower bounds on tile sizes.
 NONE_FITS = "no mapping that the rules on memories allow has compressed tiles that fit"
 TOO_LARGE = (
-    "compressed tiles of every mapping that was looked at do not fit; whether those of others do is not known"
+    "the compressed tiles of no evaluated mapping fit; those of other mappings may fit"
 )
 
 
@@ -251,7 +251,7 @@ class Front(Answer):
             raise SpecError(
                 [
                     Diagnostic(
-                        f"the front is over {', '.join(self.objectives)}: it need not have the least {name}",
+                        f"the front is over {', '.join(self.objectives)}: it may lack the least {name}",
                         remedy or f"explore with objectives=[{others}{name!r}]",
                         code="unknown-choice",
                     )
@@ -437,8 +437,8 @@ def _sparse(front: Front) -> Iterator[str]:
     yield f"sparse figures are {front.sparse.meaning}; {fits}"
     if front.complete and len(front.objectives) > 1 and not attained(front.sparse):
         most = ((1 + front.request.eps) * x for x in front.sparse.each)
-        each = [f"{n} by a factor of {upwards(x)}" for n, x in zip(front.objectives, most, strict=True)]
-        yield f"the least here may be above the least there is: {', '.join(each)}"
+        each = [f"{n} by up to a factor of {upwards(x)}" for n, x in zip(front.objectives, most, strict=True)]
+        yield f"the best found may exceed the optimum: {', '.join(each)}"
     left = front.sparse.found - front.sparse.evaluated
     if left:
         yield (
@@ -462,7 +462,7 @@ def _notes(front: Front) -> Iterator[str]:
     elif result.complete:
         yield exact_text(_within(front.spec, request.limits), front.loose)
     if not result.complete:
-        what = f"the time limit of {request.time_limit or 0:g} s struck"
+        what = f"the time limit of {request.time_limit or 0:g} s was reached"
         if front.interrupted or result.memory:
             what = "interrupted" if front.interrupted else "memory ran out"
         elif result.too_many is not None:
@@ -472,10 +472,10 @@ def _notes(front: Front) -> Iterator[str]:
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
     if result.halos is not None:
         many = next(s.points for s in result.stages if s.of == "halos")
-        short = "" if result.halos else ", and time was over before the rest"
+        short = "" if result.halos else ", and the time limit was reached before the others"
         yield (
-            f"beside the mapspace {many} mappings of chains fused with halos were evaluated{short}: others "
-            "of that kind may be better, and the bounds do not cover them"
+            f"in addition to the mapspace, {many} mappings of chains fused with halos were evaluated{short}: "
+            "others of that kind may be better, and the bounds do not cover them"
         )
     yield from _sparse(front)
     yield from uncut_text(front.spec.arch.components)
@@ -483,7 +483,7 @@ def _notes(front: Front) -> Iterator[str]:
     if live:
         yield (
             f"{', '.join(live)} has `allocation: live`, of which the search counts a bound (line buffers, "
-            "else whole tiles): mappings that fit only by finer lifetimes were not looked at"
+            "else whole tiles): mappings that fit only by finer lifetimes were not considered"
         )
     lower = sum(below(p.candidate, p.found) for p in front.points) if front.sparse is None else 0
     if lower:
@@ -495,7 +495,7 @@ def _notes(front: Front) -> Iterator[str]:
     if waiting:
         yield (
             f"{waiting} points have the figures of the search (their buffers may be smaller): each is "
-            "evaluated when its report is looked at"
+            "evaluated when its report is requested"
         )
 
 

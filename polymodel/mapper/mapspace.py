@@ -186,7 +186,7 @@ WHY = {
     "hierarchy by themselves; `join`: pairs of what came before and a point of the Einsum)",
     "dominance": "others are at least as good in every product so far, or whole mappings known by then are; "
     "or they need more instances than a fanout has",
-    "joined": "Einsums meet where their fused loops, tile sizes and exchanges agree (before: each by itself)",
+    "joined": "mappings of Einsums combine if fused loops, tiles and exchanges agree (before: each alone)",
 }
 
 

@@ -358,16 +358,16 @@ def gap_texts(front: Bounded) -> Iterator[str]:
         return
     known = [o for o in front.objectives if not isinf(front.gaps[o])]
     each = (
-        f"{o} by {share_text(front.gaps[o])} (at least {engineering(front.bounds[o], unit_of(o))})"
+        f"{o} by up to {share_text(front.gaps[o])} (lower bound {engineering(front.bounds[o], unit_of(o))})"
         for o in known
     )
     if known:
-        yield f"the least here may be above the least there is: {', '.join(each)}"
+        yield f"the best found may exceed the optimum: {', '.join(each)}"
     rest = [o for o in front.objectives if o not in known]
     if rest:
         none = all(front.bounds.get(o) == 0 for o in rest)
-        why = ": no mapping has less than 0, and no more is known" if none else ""
-        yield f"how near to the least {', '.join(rest)} is not known{why}"
+        why = ", since the lower bound is 0" if none else ""
+        yield f"the distance of {', '.join(rest)} from the optimum is not known{why}"
 
 
 def exact_text(space: str, loose: str) -> str:

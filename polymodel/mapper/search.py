@@ -302,10 +302,10 @@ def _where_none_is_left(
 def _unsearched(work: Deepening) -> tuple[str, ...]:
     """Return what an interrupted search did not cover."""
     missing = [s.name for s, done in zip(work.spaces, work.through, strict=True) if not done]
-    where = f": of {', '.join(missing)}" if missing else ": joining those of the Einsums"
-    result = [f"whole mappings, in part{where}"]
+    what = f"mappings of {', '.join(missing)}" if missing else "combinations of the mappings of the Einsums"
+    result = [f"a part of the {what}"]
     if any(f.least is None for f in work.floors):
-        result.append("the least energy and latency of every Einsum by itself")
+        result.append("the least energy and latency of each Einsum")
     return tuple(result)
 
 

@@ -64,7 +64,7 @@ class DensityFit(Answer):
             )  # fmt: skip
         return Table("models", columns, tuple(rows), self.notes)
 
-    @declared(title="What the models expect, beside exact counts")
+    @declared(title="Expectations of the models, next to exact counts")
     def errors(self) -> Table:
         """One row per model and quantity; `error` is (expected - actual) / actual."""
         columns = (

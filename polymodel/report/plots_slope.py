@@ -79,7 +79,7 @@ def least_axes(
     Raises SpecError for other names, for ends that are not 0 < low < high, and where nothing fits.
     """
     if not 0 < low < high:
-        message, remedy = f"{symbol} from {low:g} to {high:g} is no range", "give 0 < low < high"
+        message, remedy = f"{symbol} from {low:g} to {high:g} is not a range", "give 0 < low < high"
         raise SpecError([Diagnostic(message, remedy, symbol, code="out-of-range")])
     points: list[tuple[float, float]] = []
     for i in range(POINTS):

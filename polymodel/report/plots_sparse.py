@@ -113,7 +113,7 @@ def _unplaced(points: Sequence[MeasuredRun], peak: float, bandwidth: float) -> l
     ]
     faults += [
         Diagnostic(
-            f"{p.name} has no finite place: {p.operations} operations, {p.moved_bits} bits, {p.seconds} s",
+            f"{p.name} has no finite position: {p.operations} operations, {p.moved_bits} bits, {p.seconds} s",
             code="nothing-to-show",
         )
         for p in points

@@ -26,7 +26,7 @@ class Predictions(Answer):
     found: tuple[Prediction, ...]
     warned: tuple[str, ...] = field(default_factory=tuple)
 
-    @declared(title="What density models expect, beside exact counts")
+    @declared(title="Expectations of density models, next to exact counts")
     def quantities(self) -> Table:
         """One row per tensor and quantity."""
         columns = (

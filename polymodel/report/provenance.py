@@ -32,7 +32,7 @@ ENGINES = {
         "integer relations, counted with isl and barvinok; valid for any affine projections and bounds, "
         "numbers for tile sizes"
     ),
-    "enumerate": "every iteration walked one by one; valid for whatever is small enough to be listed",
+    "enumerate": "every iteration is enumerated; valid for workloads that are small enough",
 }
 
 
@@ -103,7 +103,7 @@ def _spec(spec: Spec, file: str) -> list[Block]:
             parts += [Line(title, "subtitle"), Facts(pairs)]
     said = ["Templates are filled in, files joined: saved as a file, it evaluates to these figures."]
     if data:
-        said.append("The data files above have to lie beside it, under the names that it calls them by.")
+        said.append("The data files above must be in the same folder, under the names that it refers to.")
     if spec.raw_teaal is not None:
         said = ["A TeAAL spec, as it was understood."]
     told = notes([*said, f"sha256 {_digest(text)}"])
@@ -116,7 +116,7 @@ def _of_file(path: Path) -> str:
         with path.open("rb") as file:
             return file_digest(file, "sha256").hexdigest()
     except OSError:
-        return "not known: it is there no more"
+        return "unknown: the file no longer exists"
 
 
 def _digest(text: str) -> str:

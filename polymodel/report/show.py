@@ -124,8 +124,8 @@ def show_pictures(
     if mapping is not None:
         result.append((of_mapping, looptree_svg(mapping, workload)))
     if not result:
-        what = f"{folder}: there is nothing to draw, no workload, architecture or mapping that stands by now"
-        remedy = "leave out --out; what waits for data is shown as text"
+        what = f"{folder}: nothing to draw: no workload, architecture or mapping is complete"
+        remedy = "leave out --out; parts that need data are shown as text"
         raise SpecError([Diagnostic(what, remedy, code="nothing-to-show")])
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -176,7 +176,7 @@ def _energy_label(costs: Costs, counts: SparseCounts, einsum: str | None = None)
 
 
 _CHANGED = "Accesses that change (elements)"
-PLAIN = "no component says `sparse:`, so zeros are stored, moved and computed like any other value"
+PLAIN = "no component has `sparse:`, so zeros are stored, moved and computed like any other value"
 
 
 def sparse_report(
@@ -394,7 +394,7 @@ def headline(report: SparseReport) -> list[tuple[str, str]]:
         ("densities", ", ".join(known) or "no tensor has zeros"),
         ("latency", f"{costed.time_taken(report.result.costs)}, {report.speedup:.4g} x faster than dense"),
         ("energy", f"{engineering(report.total_energy, 'J')} (dense: {ratio:.4g} x as much)"),
-        ("numbers are", report.label),
+        ("certainty label", report.label),
     ]
 
 

@@ -63,7 +63,7 @@ def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tu
         shown.remove("cycles")
     fused = table("fusion")
     overlapped = table("pipelines")
-    fusing = "Fusion (what is executed again, and reads because of it)"
+    fusing = "Fusion (recomputed operations, and reads because of them)"
     return [
         ("Per Einsum", summary.only(*shown), ()),
         *([("Pipelines (stages overlap)", overlapped, ())] if overlapped.rows else []),
@@ -77,7 +77,7 @@ def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tu
         ("Tiles", tiles.only(*tile_columns), ()),
         ("Lifetimes", table("lifetimes", live=live).only(*life_columns), ()),
         ("Accesses (all instances)", table("accesses").only("einsum", "component", "tensor", *bits), bits),
-        ("Reuse (what each policy would move)", _reuse(report), ()),
+        ("Reuse (traffic under each policy)", _reuse(report), ()),
         ("What limits", table("bottleneck"), ()),
     ]
 

@@ -265,7 +265,7 @@ class _DeviceBlock:
         for i in range(0, len(lines), PIECE):
             piece = slice(i, i + PIECE)
             if any(self._evaluate(variant, self._choices(lines[piece]), columns[piece], self.state).values()):
-                raise InternalError("an accelerator says of a point that it counts, which it does not")
+                raise InternalError("the accelerator returned a point as feasible that is not")
 
     def _evaluate(
         self, variant: Variant, digits: tuple[Array, ...], columns: Array, state: ResultCollector

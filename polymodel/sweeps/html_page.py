@@ -80,7 +80,7 @@ def _facts(sweep: Sweep, kept: int) -> list[tuple[str, str]]:
 
 def _promise(sweep: Sweep) -> Iterator[str]:
     if not sweep.complete:
-        yield "Not complete: not every point was looked at, so that there may be better ones."
+        yield "Incomplete: not every point was evaluated, so that there may be better ones."
     eps = sweep.eps if sweep.keep == "front" else 0
     within = f" beyond a factor of {1 + eps:g}" if eps else ""
     yield f"{KEPT[sweep.keep]}{within}. {ROWS}"

@@ -9,7 +9,7 @@ TILES = "tile size below 1, not whole, or larger than its enclosing extent"
 WHERE = "left out by `where`"
 # a point's reason, and the reason shared by all such points
 _SHARED = (
-    (r"the spatial loops over (\S+) need .*", r"\1: more instances needed than there are"),
+    (r"the spatial loops over (\S+) need .*", r"\1: more instances needed than available"),
     (r"tile size \d+ of (\w+) is larger .*", r"tile size of \1 larger than its enclosing extent"),
     (r" need \d.*", ""),
     (r" \(for example [^()]*\[[^()]*\]\)", ""),

@@ -229,7 +229,7 @@ def _fanouts(problem: Problem, forms: SymbolicAnalysis, rows: FormRows) -> Itera
         have = problem.hierarchy[component].dim(dim).fanout
         yield Limit(
             f"{component}.{dim}",
-            f"{component}.{dim}: more instances needed than there are",
+            f"{component}.{dim}: more instances needed than available",
             tuple(Phase(linear) for linear in found),
             have,
             True,

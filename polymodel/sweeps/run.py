@@ -145,7 +145,7 @@ def _dense(specs: Sequence[Spec], asked: SweepRequest) -> list[str]:
     """A note if figures on sparse data are requested, and no spec has zeros."""
     if not is_sparse(asked.objectives) or any(map(says_sparse, specs)):
         return []
-    return ["nothing is said of zeros, so sparse figures are the dense ones: give `densities:` or `sparse:`"]
+    return ["the spec describes no zeros: sparse figures are the dense ones: give `densities:` or `sparse:`"]
 
 
 def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
@@ -353,7 +353,7 @@ class _Search:
             if verdict:
                 if not verdict[0].all():
                     number = numbers[places[np.argmin(verdict[0])]]
-                    raise InternalError(f"point {number} is legal to the sweep, and no mapping by itself")
+                    raise InternalError(f"point {number} is legal in the sweep, but not by itself")
                 figures = {n: v for n, v in found.items() if n not in known}
                 rows.put(places, PointFigures(figures, *verdict))
         names = np.array(self.names, object)

@@ -86,7 +86,7 @@ class Staged(np.lib.mixins.NDArrayOperatorsMixin):
     def _operand(self, x: Any) -> Any:
         if isinstance(x, int) and abs(x) >= SUMMED:
             if self.dtype != np.float64:
-                raise Unsuited("a number beyond 2^62 meets counts")
+                raise Unsuited("a number beyond 2^62 is combined with counts")
             return float(x)
         return plain(x)
 

@@ -1,4 +1,5 @@
-"""The writer of SVG drawings: shapes and texts, every text escaped, sizes in pixels, known widths."""
+"""The writer of SVG drawings: shapes and texts with every text escaped, sizes in pixels, and widths of
+texts."""
 
 from __future__ import annotations
 

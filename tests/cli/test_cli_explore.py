@@ -193,7 +193,7 @@ def test_a_time_limit_is_told(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
     code, out, err = run(capsys, "explore", *SMALL, "--time-limit", "1e-9", "--format", "csv")
     assert code in (FINE, INFEASIBLE)
     assert out.startswith("mapping,")
-    assert "the time limit of 1e-09 s struck" in err
+    assert "the time limit of 1e-09 s was reached" in err
 
 
 def test_the_progress_line() -> None:

@@ -40,8 +40,8 @@ def test_show_says_what_waits_for_data(capsys: Captured, tmp_path: Path) -> None
     assert "waits for the value of K, M, N" in out
     code, out, err = run(capsys, "show", "teaal/gamma", "--out", str(tmp_path / "pictures"))
     assert (code, out) == (BAD_INPUT, "")
-    assert "there is nothing to draw" in err
-    assert "remedy: leave out --out; what waits for data is shown as text" in err
+    assert "nothing to draw" in err
+    assert "remedy: leave out --out; parts that need data are shown as text" in err
     assert not list(tmp_path.iterdir())
 
 

@@ -85,7 +85,7 @@ def test_sparse_formats(capsys: pytest.CaptureFixture[str]) -> None:
     seeds(
         4,
         [
-            (("sparse", MATRIX), ["What density models expect, beside exact counts"]),
+            (("sparse", MATRIX), ["Expectations of density models, next to exact counts"]),
             (("tensaurus", "SpMM", MATRIX), ["Kernel on the Tensaurus accelerator"]),
             (
                 ("execute", "tensaurus/spmm", "A=random:0.5", "B=dense", *SIZES),

@@ -163,7 +163,7 @@ def test_there_is_an_answer_whatever_the_time() -> None:
     assert not found.complete
     assert 0 < found.gap < inf
     assert found.bounds["energy"] * (1 + found.gap) == pytest.approx(found[0].energy)
-    assert "the least here may be above the least there is: energy by" in repr(found)
+    assert "the best found may exceed the optimum: energy by" in repr(found)
     assert found.exported().frame()["gap"].tolist() == [found.gap]
     row = found.least.iloc[0]
     assert (row["objective"], row["gap"]) == ("energy", found.gap)

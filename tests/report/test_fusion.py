@@ -77,7 +77,7 @@ def test_a_report_without_inferred_loops_says_nothing_of_fusion(fused: Report, t
     assert "Fusion" not in str(fused)
     assert 'id="table-fusion"' not in fused.to_html(live=False)
     shown = pm.evaluate(pair(tmp_path, ROWS + HOLD.replace("POLICY", "refill")))
-    assert "Fusion (what is executed again" in str(shown)
+    assert "Fusion (recomputed operations" in str(shown)
     assert 'id="table-fusion"' in shown.to_html(live=False)
     assert "Fusion" in shown._repr_html_()
 

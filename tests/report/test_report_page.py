@@ -168,7 +168,7 @@ def test_a_report_of_objects_says_so(fused: Report) -> None:
     text = fused.to_html(plots=False)
     assert "evaluated from objects" in text
     assert "!Storage {component: DRAM" in text
-    assert "every iteration walked one by one" in text
+    assert "every iteration is enumerated" in text
 
 
 def test_the_date_can_be_given(fused: Report, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,4 +247,4 @@ def test_data_files_are_named_with_their_digests(tmp_path: Path) -> None:
         assert again.table(name, live=False).rows == report.table(name, live=False).rows, name
     assert again.sparse.total_energy == report.sparse.total_energy
     (own / "matrix.mtx.gz").unlink()
-    assert "it is there no more" in report.to_html(live=False, plots=False)
+    assert "the file no longer exists" in report.to_html(live=False, plots=False)

@@ -208,7 +208,7 @@ def test_text_says_what_matters() -> None:
 def test_advice_weighs_the_time_of_the_tiler() -> None:
     found = pm.tile(matrix("diagonal"), tiler="btree")
     lines = "\n".join(found.advice(("simple", "strips")))
-    assert "48 kernels, above the bound of 31: a better cut, if there is one, saves at most 17" in lines
+    assert "48 kernels, above the bound of 31: a better cut, if one exists, saves at most 17" in lines
     assert "fewer kernels: strips, 31 against 48" in lines
     assert "15,890 cycles = 15.89 µs a run against simple at 1,000 MHz" in lines
     assert "no cutting launches fewer" in pm.tile(matrix("diagonal"), tiler="strips").advice()[0]
@@ -258,7 +258,7 @@ def test_a_comparison_takes_over_what_best_has_tried() -> None:
 def test_rolling_that_moves_nothing_is_told(rows: int, told: bool) -> None:
     a = pm.SparseTensor.from_dense("A", ("I", "J"), [[1, 0, 1], [0, 1, 0], [0, 0, 0]])
     notes = pm.tile(a, pm.Rolled(rows), fit=pm.elements(8)).notes
-    assert any("the very places of A" in note for note in notes) is told
+    assert any("its entries at the coordinates of A" in note for note in notes) is told
 
 
 def test_a_tensor_says_which_ranks_are_cut() -> None:
@@ -283,7 +283,7 @@ def test_the_loose_bound_of_products_entry_by_entry_promises_nothing() -> None:
     found = pm.tile(pm.random_tensor(["I", "J"], [200, 200], 0.02, seed=1), op="multiply")
     assert "cycles at least (a loose bound)" in str(found)
     assert "x the least" not in str(found)
-    assert "does not say what a better cut could save" in found.advice()[0]
+    assert "does not show what a better cut could save" in found.advice()[0]
 
 
 def test_ranks_of_files_are_named(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_reader_is_told_the_whole_and_what_is_charged(tmp_path: Path) -> None:
     for text in (str(found), found._repr_html_()):
         assert f"In all: {found.table('summary').records()[1]['kernels']} kernels, " in text
         assert "of moving tiles (exact)" in text
-        assert "whose own figures they leave as they are" in text
+        assert "whose figures they do not change" in text
         assert "without compute" in text
 
 

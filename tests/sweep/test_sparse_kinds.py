@@ -229,7 +229,7 @@ def test_architectures_that_differ_in_costs_share_their_sums(
 
 def test_a_spec_that_says_nothing_of_zeros_is_told() -> None:
     found = pm.sweep(spec(densities={}), SYMBOLS, objectives=["sparse_energy"], keep="top", top=100)
-    assert "nothing is said of zeros" in found.notes[0]
+    assert "the spec describes no zeros" in found.notes[0]
     assert found.frame["sparse_energy"].to_numpy() == pytest.approx(
         found.frame["energy"].to_numpy(), rel=1e-12
     )

@@ -232,7 +232,7 @@ def test_points_evaluated_one_by_one_give_reasons_in_the_same_words() -> None:
     assert any("points evaluated one by one" in n for n in swept.notes)
     assert dict(swept.infeasible) == {
         "tile size of p larger than its enclosing extent": 4,
-        "PE.X: more instances needed than there are": 2,
+        "PE.X: more instances needed than available": 2,
     }
 
 

@@ -50,13 +50,13 @@ def _nearness(tiling: Tiling) -> Iterator[str]:
         sure = f"{least:,} kernels are" if least != 1 else "1 kernel is"
         yield (
             f"{c.kernels:,} kernels; {sure} needed for what both operands hold, a loose bound: where "
-            "they seldom meet it does not say what a better cut could save"
+            "few of them have partners, it does not show what a better cut could save"
         )
         return
     saved = spare * c.launch.config(c.op)
     close = "near the bound" if least and c.kernels <= _NEAR * least else "above the bound"
     yield (
-        f"{c.kernels:,} kernels, {close} of {least:,}: a better cut, if there is one, saves at most "
+        f"{c.kernels:,} kernels, {close} of {least:,}: a better cut, if one exists, saves at most "
         f"{spare:,} of them, {saved:,} cycles of configuration"
     )
 

@@ -60,8 +60,8 @@ MODEL = (
 )
 _GUESSED = "an operand is known by its density only: figures are expected ones, without tiles, by "
 CHARGED = (
-    "tiles are counted beside the mapping, whose own figures they leave as they are; their energy is that of "
-    "reads and writes of a memory and of its parent, without compute and what lies between"
+    "tiles are counted in addition to the mapping, whose figures they do not change; their energy is that of "
+    "reads and writes of a memory and of its parent, without compute and the components between"
 )
 _UNCUT = "no memory cuts its data into tiles: give one `data_tiles:` in the architecture"
 _AGAIN = "{} is cut at {} as if the array worked from there; in all counts it at {} alone"

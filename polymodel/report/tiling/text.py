@@ -133,9 +133,9 @@ def notes(tiling: Tiling) -> Iterator[str]:
         yield f"WARNING: {many} not fit {room(tiling.fit)}: {named}{more}"
     p = tiling.pattern
     if p.points and isinstance(tiling.second, Rolled) and p.nnz_a == p.nnz_b == p.points:
-        yield f"rolled by {tiling.second.rows}, B holds the very places of A: the pattern is that of A alone"
+        yield f"rolled by {tiling.second.rows}, B has its entries at the coordinates of A"
     if not p.points:
-        yield "the operands hold no entries: nothing is launched but where every tile is run"
+        yield "the operands have no entries: nothing is launched unless every tile is run"
     elif tiling.costs.kernels < tiling.costs.tiles:
         left, every = tiling.costs.tiles - tiling.costs.kernels, tiling.costs.tiles
         yield f"{left:,} of {every:,} tiles have no result: they are not launched, and cost nothing"

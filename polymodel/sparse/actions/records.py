@@ -75,7 +75,7 @@ class AccessCount:
 
     dense + refetched = actual + gated + skipped + absent. `actual`: elements that are moved. `gated`:
     elements that take a cycle, but are not moved. `skipped`: elements that do not take a cycle either.
-    `absent`: zeros that a compressed storage does not hold. `metadata_bits`: metadata moved with the
+    `absent`: zeros that compressed storage leaves out. `metadata_bits`: metadata moved with the
     elements, which is the metadata of all held elements less the share that is gated or skipped. `refetched`:
     moved elements that are fetched again because an overbooked tile has no room for them. The labels give the
     certainty of the numbers; for `bound`, `actual` is an upper bound.
