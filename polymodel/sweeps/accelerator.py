@@ -155,7 +155,7 @@ class _DeviceBlock:
             lines = max(1, min(lines // 2, int(lines * self._room() / taken)))
 
     def _room(self) -> float:
-        """Bytes that one launch may take."""
+        """Return the number of bytes that one launch may use."""
         stats = self.device.memory_stats() or {}
         return ROOM * float(stats.get("bytes_limit", UNKNOWN) - stats.get("bytes_in_use", 0))
 

@@ -41,7 +41,7 @@ class Count:
         return Count(values.apply(np.add, self._within(bound), other._within(bound)), bound)
 
     def or_larger(self, other: Count, values: Scratch) -> Count:
-        """The larger one at each point."""
+        """Return the larger one at each point."""
         bound = max(self.bound, other.bound)
         if np.ndim(self.array) == np.ndim(other.array) == 0:
             return Count(max(int(self.array), int(other.array)), bound)
@@ -131,7 +131,7 @@ class Block:
         )
 
     def count(self, linear: Linear) -> Count:
-        """The same with its bound."""
+        """Return the exact value of a row times its scale, with its bound."""
         index, scale = linear
         return Count(self.linear(linear), self.bound(index, scale) if index >= 0 else abs(scale))
 
@@ -250,7 +250,7 @@ class Evaluator:
 
 
 def worked_out(node: Node, block: Block) -> Array:
-    """The values of a cost, in an array that is not shared, or one number."""
+    """Return the values of a cost, in an array that is not shared, or one number."""
     values = block.memory.values
     if isinstance(node, LinearForm):
         return _line(node, block)
@@ -289,12 +289,12 @@ def _line(line: LinearForm, block: Block) -> Array:
 
 
 def need(phases: tuple[Phase, ...], block: Block) -> Array:
-    """The largest phase (bits, or instances), exact."""
+    """Return the largest phase (bits, or instances), exactly."""
     return largest_phase(phases, block).array
 
 
 def largest_phase(phases: tuple[Phase, ...], block: Block) -> Count:
-    """The same with its bound."""
+    """Return the largest phase, with its bound."""
     most = Count(0, 0)
     values = block.memory.values
     for phase in phases:

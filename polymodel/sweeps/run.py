@@ -128,7 +128,7 @@ def _gpu() -> Any:
 
 
 def _asked_otherwise(spec: Spec, specs: Sequence[Spec], asked: SweepRequest) -> tuple[str, ...]:
-    """Notes on requests that differ from what they seem to be."""
+    """Return notes on requests that may be misunderstood."""
     return (*spec.variable_remarks, *_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
 
 
@@ -275,7 +275,7 @@ class _Search:
         )  # fmt: skip
 
     def _tell(self, kept: int) -> None:
-        """Add notes on what happened to the front."""
+        """Add notes on the events of the front."""
         state, whole = self.state, len(self.state.front.ids)
         if state.full:
             self.notes.append(

@@ -61,7 +61,7 @@ def wrong(message: str, remedy: str = "", *, code: str) -> SpecError:
 
 
 def of_symbol(name: str, error: SpecError) -> SpecError:
-    """The same faults, attributed to the values of one symbol."""
+    """Return the faults of an error, attributed to the values of one symbol."""
     return SpecError([replace(d, path=d.path or f"symbols.{name}") for d in error.diagnostics])
 
 

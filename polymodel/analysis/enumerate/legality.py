@@ -42,7 +42,7 @@ def _use_times(walk: EinsumWalk, tensor: str, writes: bool) -> dict[Element, tup
 
 
 def _late(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> OrderViolation | None:
-    """An element that is read before its last production, or is never produced."""
+    """Return an element that is read before its last production, or is never produced."""
     made, read = _use_times(producer, tensor, True), _use_times(consumer, tensor, False)
     names = producer.einsum.name, consumer.einsum.name, tensor
     for x in sorted(read):

@@ -177,7 +177,7 @@ def _grid(view: View, variables: frozenset[str]) -> PointGrid:
 
 
 def _executed(view: View, variables: frozenset[str], loops: frozenset[int]) -> PointGrid:
-    """The same for an Einsum whose executed iterations are given as parts: their combinations."""
+    """Return the grid of an Einsum whose executed iterations are given as parts: their combinations."""
     values: dict[str, Ints] = {}
     axes: dict[int, Ints] = {}
     position = {node: i for i, (node, _, _) in enumerate(view.loops)}

@@ -310,7 +310,7 @@ def _classes(
 
 
 def _classes_of_nest(factor: Factor, items: list[PeakBuffet]) -> list[Row] | None:
-    """The same by classes of tiles, if there are many loops and all items are always resident; otherwise
+    """Return rows by classes of tiles, if there are many loops and all items are always resident; otherwise
     None."""
     nest, axes = factor.nest, (*factor.spatial, *factor.temporal)
     if nest is None or len(nest.loops) < SEVERAL_LOOPS or any(i.not_first or i.not_last for i in items):

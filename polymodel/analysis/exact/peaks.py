@@ -272,7 +272,7 @@ class Interleaving:
 
     @cached_property
     def _sum_dtype(self) -> Any:
-        """The dtype of sums, with room for the value that stands for no sum."""
+        """Return the dtype of sums, which also has room for the value that represents no sum."""
         return dtype_of(64 * self.bound)
 
     @cached_property

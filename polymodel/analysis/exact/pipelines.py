@@ -401,7 +401,8 @@ def _copies(layout: ExactLayout, einsum: str, node: ExactBuffet) -> int:
 def _own(
     layout: ExactLayout, einsum: str, component: str, measure: str, mine: list[ExactBuffet]
 ) -> list[WorkingSet]:
-    """The peaks of what no other stage holds: what stages share, and everything else, by its lifetimes."""
+    """Return the peaks of the buffets that no other stage holds: one of those that stages share, one of all
+    others, by lifetime."""
     copies = [_copies(layout, einsum, node) for node in mine]
     alone = {(node.id, node.tensor) for node, n in zip(mine, copies, strict=True) if not n}
     rest = replace(

@@ -126,8 +126,8 @@ def marked(region: BoxUnion, one: Coordinate, tiles: Tiles) -> Marked:
 
 @dataclass(frozen=True)
 class LoopUses:
-    """The loops of one variable by what becomes of their counters: of those kept apart, of those of which
-    the largest count is asked for, and of the others that distinguish tiles."""
+    """The loops of one variable, grouped by the use of their counters: those kept apart, those over which the
+    largest count is requested, and the others that distinguish tiles."""
 
     apart: tuple[int, ...] = ()
     most: tuple[int, ...] = ()
@@ -285,7 +285,7 @@ def values_by_marks(region: BoxUnion, factors: tuple[int, ...]) -> tuple[int, in
 
 
 def is_always_touched(every: Sequence[Marked]) -> bool:
-    """Whether all combinations of tiles that have elements along each variable touch something."""
+    """Return whether all combinations of nonempty tiles of the variables touch something."""
     return 0 not in combined({*rows.touching().tolist()} - {0} for rows in every)
 
 

@@ -76,7 +76,7 @@ def count(space: Space, uses: Uses) -> Form:
 
 
 def _apart(space: Space, uses: Uses) -> Form:
-    """The same for all variables except those that bounds couple."""
+    """Return the count over all variables except those that bounds couple."""
     result = number(1)
     for v in space.spread:
         if v not in space.tied:
@@ -573,7 +573,7 @@ def _box_rank(space: Space, expr: Affine) -> Values | None:
 
 
 def tied_signature(space: Space) -> tuple[object, ...]:
-    """What the bounds decide about the elements that are touched at each stamp."""
+    """Return everything in the bounds that determines which elements are touched at each stamp."""
     result: list[object] = []
     for g in space.groups:
         if not any(space.of(v) for v in g.variables) and len(ranks_of(space, g)) < 2:

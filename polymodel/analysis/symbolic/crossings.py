@@ -1,4 +1,4 @@
-"""What crosses tolls and the links of fanout dimensions between one storage and the next."""
+"""Transfers over tolls and over the links of fanout dimensions, between one storage and the next."""
 
 from __future__ import annotations
 

@@ -72,12 +72,13 @@ class Breaking:
 
     @property
     def once(self) -> tuple[tuple[Size, Size, str], ...]:
-        """(enclosing tile, tile, what is violated otherwise) of loops that must run once, each by itself."""
+        """Return (enclosing tile, tile, violation otherwise) of loops that must run once, for each loop
+        separately."""
         return self._conditions[0]
 
     @property
     def further(self) -> bool:
-        """Whether there may be more: other violations are known at values only."""
+        """Return whether there may be other violations, which are found only at values of the symbols."""
         return self._conditions[1]
 
     @cached_property
@@ -97,7 +98,7 @@ class Breaking:
         return tuple(once), not plain or rest != ""
 
     def _tried(self, single: set[Pair], pairs: tuple[Pair, ...]) -> str | None:
-        """What is violated if these loops run once and all others more often; None if that cannot be
+        """Return the violation if these loops run once and all others more often; None if that cannot be
         decided."""
         values = assigned(pairs, single, self.equal, {n for chain in self.chains for n in names_in(chain)})
         if values is None:
@@ -185,7 +186,7 @@ Side = ChainSize | Form
 
 @dataclass(frozen=True)
 class DomainCondition:
-    """A condition on two sides; `about` says what it is for."""
+    """A condition with two sides; `about`: its purpose."""
 
     left: Side
     right: Side
@@ -242,7 +243,7 @@ class Domain:
 
     @cached_property
     def breaking(self) -> Breaking:
-        """What dependences between Einsums require."""
+        """Return the conditions that dependences between Einsums require."""
         equal = tuple((c.left, c.right) for c in self.stated if c.relation == "=")
         return Breaking(self.problem, self.analysis.chains, self.sizes, equal)
 

@@ -282,7 +282,7 @@ def _chains(layout: SymbolicLayout) -> tuple[Chain, ...]:
 
 
 def _enclosing(layout: SymbolicLayout, stamps: Space, v: str) -> int | str:
-    """What tiles of a variable must fit: the extent of all Einsums that run in its outermost loop."""
+    """Return the extent that encloses all tiles of a variable: that of all Einsums in its outermost loop."""
     extent, loops = stamps.extent(v), stamps.of(v)
     if not loops or isinstance(extent, str) or stamps.window(v) is not None:
         return extent

@@ -1,4 +1,4 @@
-"""What moves over each link, as closed forms (docs/semantics.md, Links and Tolls)."""
+"""Transfers over each link, as closed forms (docs/semantics.md, Links and Tolls)."""
 
 from __future__ import annotations
 
@@ -319,8 +319,8 @@ def book(
     instance: Mapping[int, int],
     iteration: HeldIteration = EVERY_ITERATION,
 ) -> None:
-    """What one Einsum moves, and how much of it one instance does; of one `iteration` of some loops alone if
-    that is given."""
+    """Book the transfers of one Einsum, and those of one of its instances; for one `iteration` of some loops
+    only, if that is given."""
     one = layout.problem.cascade[einsum]
     for position, access in enumerate(one.accesses):
         chain = layout.chain(einsum, access.tensor)
@@ -373,7 +373,7 @@ def _shared(link: TransferPath) -> Callable[[int], Use]:
 
 
 def _needed_of_before(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Form:
-    """The same for what the child's tiles hold of the previous generation."""
+    """Return the needed elements of the previous generation in the child's tiles."""
     assert link.child is not None
     use, whole = _use(link, first, held, between), _in_einsum(link.space, link.child.space)
     alone = needed(whole.alone, use, link.carry, link.parts_stay)
@@ -406,7 +406,7 @@ def _input(link: TransferPath, ledger: FormLedger, needs: Needs = _needed_over) 
 
 
 def _crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
-    """What is crossed on the path, from `crossings.crossed`."""
+    """Return the transfers on the path, from `crossings.crossed`."""
     hierarchy = link.layout.problem.hierarchy
     return crossed(link, ledger) if hierarchy.tolls or hierarchy.costly_links else iter(())
 
@@ -414,7 +414,8 @@ def _crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms,
 def _passing(
     link: TransferPath, held: int, mesh: Dimension | None, first: bool, needs: Needs = _needed_over
 ) -> Form:
-    """What crosses a toll or enters a dimension; in all, the links of a mesh that are crossed on the path."""
+    """Return the transfers through a toll or into a dimension; in total, the links of a mesh that they
+    cross."""
     between = _shared(link)
     entering = partial(needs, link, first, held)
     if mesh is None or (first and link.topology(mesh) != "switch"):
@@ -446,7 +447,7 @@ def _output(link: TransferPath, ledger: FormLedger) -> None:
 
 
 def _returning(link: TransferPath, held: int, mesh: Dimension | None, first: bool) -> Form:
-    """The same for partial sums on their way in."""
+    """Return the transfers of partial sums on their way in, like `_passing`."""
     between = _received(link, held)
     entering = partial(fillable, link, first, link.parent.depth, inside=True, reach=held)
     if mesh is None or (first and link.topology(mesh) != "switch"):
@@ -543,7 +544,8 @@ def _goes_on(link: TransferPath, depth: int) -> bool:
 
 
 def _staying(link: TransferPath, place: int, use: Chosen, decided: int) -> Form:
-    """What stays from one stamp that decides what executes to the next, and so is no need at its start."""
+    """Return the elements that stay from one deciding stamp to the next, and so are not needed at its
+    start."""
     if place == len(link.chain):
         return ZERO
     carry = {axis: form for axis, form in link.carried[place].items() if axis < decided}

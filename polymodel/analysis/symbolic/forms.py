@@ -423,13 +423,13 @@ def _busiest(row: InstanceLoad) -> InstanceLoad:
 
 
 def _crossed(rows: tuple[LinkTraffic, ...]) -> tuple[LinkTraffic, ...]:
-    """Links that anything crosses or enters, and what crosses them."""
+    """Return the links with any transfers, and these transfers."""
     moved = (replace(r, hops=tuple((t, n) for t, n in r.hops if n)) for r in rows)
     return tuple(r for r in moved if r.hops or any(map(any, r.loads)))
 
 
 def _refilled(rows: tuple[RefillLoad, ...]) -> tuple[RefillLoad, ...]:
-    """Refills that move anything, and the rest at components that are an end of any."""
+    """Return refills with any transfers, and the remaining work of components at their ends."""
     moving = tuple(r for r in rows if r.loads != NONE)
     ends = {(r.einsum, r.component) for r in moving if r.storage}
     return tuple(r for r in rows if (r.einsum, r.component) in ends and (r in moving or not r.storage))

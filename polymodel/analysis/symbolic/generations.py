@@ -1,4 +1,4 @@
-"""Tensors that are carried forward: what a tile holds of the generation before it.
+"""Tensors that are carried forward: the elements of the previous generation in a tile.
 
 Where an Einsum reads R[p] and writes R[p+1], the tile of iterations a..b of p holds what is written in
 them, and one element further back along p for each index of the other ranks: what iteration a reads. The
@@ -210,7 +210,7 @@ def up_to(einsum: Einsum, access: TensorAccess) -> int:
 
 
 def behind(einsums: Sequence[Einsum], line: CarriedRank) -> CarriedDimension:
-    """What the tile that some Einsums touch together holds of earlier generations."""
+    """Return the elements of earlier generations in the tile that some Einsums touch together."""
     every = [(place, access, e) for e in einsums for place, access in reads(e, line)]
     last = max(place for place, _, _ in every)
     lags = tuple(sorted({last - place for place, _, _ in every} - {0}))
@@ -431,7 +431,7 @@ def box_of(einsum: Einsum, names: Names, guard: Sequence[Constraint]) -> Box | N
 
 
 def counted(count: Count, space: Space, uses: Uses) -> Form:
-    """What `count` counts, with what tiles hold of the previous generation."""
+    """Return the result of `count`, including the elements of the previous generation in tiles."""
     assert space.carried is not None
     if not space.carried.is_product:
         return count(tied_generations(space), uses)

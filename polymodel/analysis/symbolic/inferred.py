@@ -1,4 +1,5 @@
-"""What executes of Einsums whose rank variables no loop above binds: an interval per rank and stamp.
+"""The executed iterations of Einsums whose rank variables no loop above binds: an interval per rank and
+stamp.
 
 docs/semantics.md, Loops that bind no rank variable of an Einsum. In a chain in which every rank of an
 intermediate is a variable of its own in the producer, and in the consumer a sum of one variable that the
@@ -163,7 +164,7 @@ class _Inference:
         return form.constant == 1
 
     def inferred(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...]) -> Path:
-        """What executes as intervals, or listed if it is none."""
+        """Return the executed iterations as intervals, or as a list if they are not intervals."""
         depth = sum(1 for i in kinds if i <= decided_above(kinds))
         consumer = self.consumer(name, kinds, axes, depth)
         try:
@@ -190,7 +191,7 @@ class _Inference:
         return bool(over) and not needs_boxes(self.problem, consumer.name, max(over))
 
     def listed(self, name: str) -> Path:
-        """What executes listed value by value."""
+        """Return the executed iterations as a list of values."""
         from polymodel.analysis.symbolic.listed_inference import (
             Above,
             ConsumerPoints,
@@ -248,7 +249,7 @@ class _Inference:
     def intervals(
         self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...], depth: int, consumer: Einsum
     ) -> Path:
-        """What executes as a product of intervals."""
+        """Return the executed iterations as a product of intervals."""
         theirs = self.of(consumer.name)
         strided = only_every(consumer, dict(theirs.strides), dict(theirs.windows))
         hold = _Hold(self, name, strided, theirs, depth)
@@ -350,7 +351,7 @@ class _Hold:
         return Affine(tuple((w, c // every) for w, c in wide)), Stride(every, base)
 
     def window(self, expr: Affine, rank: Affine) -> Window:
-        """What of a rank executes for the consumer's tiles, in the producer's variable."""
+        """Return the executed range of a rank for the consumer's tiles, in the producer's variable."""
         terms = sorted(((v, c) for v, c in expr.terms if c), key=lambda term: term[1])
         tiled = [(w, c) for w, c in terms if self.positions(w)]
         if len(tiled) > 1:
@@ -454,7 +455,7 @@ class _Hold:
         return theirs.start > 0 or not alone
 
     def single_trip(self, axis: int) -> bool | None:
-        """Whether the loop at `axis` has one trip, however large its enclosing tile is; None: undecided."""
+        """Return whether the loop at `axis` has one trip, whatever its enclosing tile; None if undecided."""
         if self.theirs.axes[axis].node in self.single:
             return self.single[self.theirs.axes[axis].node]
         w, loop = self.theirs.axes[axis].variable, self.theirs.axes[axis]

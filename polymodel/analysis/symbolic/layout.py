@@ -363,7 +363,7 @@ def check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) -> 
 
 
 def iteration_keys(space: Space, axis: int) -> tuple[object, ...]:
-    """What identifies the iterations of a loop: equal if two Einsums have the same iterations."""
+    """Return a key of the iterations of a loop: equal if two Einsums have the same iterations."""
     v = space.axes[axis].variable
     return (str(space.extent(v)), *(i for i in space.of(v) if i < axis))
 
@@ -418,7 +418,7 @@ def _rank_signature(space: Space, expr: Affine) -> tuple[object, ...]:
 
 
 def _rank_terms(space: Space, expr: Affine) -> list[tuple[tuple[object, ...], int | str]]:
-    """What determines each rank variable of a rank, and its extent."""
+    """Return the terms that determine each rank variable of a rank, and its extent."""
     parts: list[tuple[tuple[object, ...], int | str]] = []
     for v, c in expr.terms:
         low, high = space.einsum.bound(v)

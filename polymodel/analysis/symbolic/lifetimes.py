@@ -89,7 +89,7 @@ class Life:
         return axis < self.reach and self.space.axes[axis].variable in self.space.access.variables
 
     def open(self, axis: int) -> bool:
-        """Whether anything from the loop at `axis` on decides which elements are live."""
+        """Return whether the loop at `axis`, or one further in, determines which elements are live."""
         ahead = any(self.indexed(i) and not self.space.axes[i].spatial for i in range(axis, self.reach))
         return ahead or any(end is not None and end[0] >= axis for end in (self.first, self.last))
 
@@ -187,7 +187,7 @@ class Following:
         return mine and life.open(axis + 1)
 
     def is_followed(self, axis: int) -> bool:
-        """Whether elements of this iteration of the loop at `axis` alone are considered."""
+        """Return whether only elements of this iteration of the loop at `axis` are considered."""
         return self.state == "within" and self.life.indexed(axis)
 
     def moved(self, axis: int) -> bool:
@@ -217,7 +217,7 @@ class Following:
         return earlier[role] if self.state == "growing" else whole - here - earlier[role]
 
     def resident(self, stamp: Mapping[int, Role]) -> HeldBuffet:
-        """What is live at the phase that a stamp has chosen."""
+        """Return the live elements at the phase that a stamp has chosen."""
         here = self.settled("whole", stamp) if self.state in UNDECIDED else self
         return self.life.held.of(here.found)
 

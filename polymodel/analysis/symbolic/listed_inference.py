@@ -57,7 +57,7 @@ class ConsumerPoints:
         return 0, self.windows[variable].extent
 
     def together(self, names: Sequence[str]) -> list[TiedGroup]:
-        """The groups that some variables are in, and each other one by itself."""
+        """Return the groups of some variables; a variable without a group is a group of its own."""
         every = [*self.listed, *groups(self.einsum)]
         result: dict[tuple[str, ...], TiedGroup] = {}
         for v in names:

@@ -27,7 +27,8 @@ Key = tuple[str, object, object]  # a group of variables of an Einsum, a loop, o
 def listed_lives(
     layout: SymbolicLayout, einsum: str, component: str, items: Sequence[OccupancyItem]
 ) -> tuple[HeldBuffet, ...]:
-    """What is live while an Einsum runs at the phase that is the peak, for each choice of tile sizes."""
+    """Return the live elements while an Einsum runs, at the phase of the peak, for each choice of tile
+    sizes."""
     lasting = tuple(i.held for i in items if i.fixed)
     moving = [i for i in items if not i.fixed]
     if not moving:

@@ -264,7 +264,7 @@ class _Depth:
 
     @property
     def tables(self) -> _DepthTables:
-        """The same for all known trees, in arrays."""
+        """All known trees as arrays."""
         import numpy as np
 
         if self.made is None or self.made.count.size != len(self.known):

@@ -219,7 +219,8 @@ class _Listing:
         return ListedUses(stamps, tuple(self.places[a.node] for a in shared if not a.spatial), theirs < mine)
 
     def outer(self, node: SymbolicBuffet) -> tuple[ListedBuffet, ...]:
-        """The buffets further out that must keep what is produced and stays in one."""
+        """Return the buffets further out that must keep the elements that are produced and stay in this
+        one."""
         if node.producer is None or not node.reuse.carries or node.parent is None:
             return ()
         result = []

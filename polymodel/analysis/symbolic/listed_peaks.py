@@ -534,7 +534,7 @@ class _Visits:
         return both[: len(self.times)].searchsorted(both[len(self.times) :])
 
     def carried(self, at: Ints, follows: Ints) -> Ints:
-        """Whether anything stays from visits to those that follow."""
+        """Return whether any elements stay from visits to the following ones."""
         import numpy as np
 
         times = len(self.one.times)
@@ -549,7 +549,7 @@ class _Visits:
         return result
 
     def retains(self, asked: Ints, at: Ints, follows: Ints) -> Ints:
-        """Whether the buffet, further out, keeps its elements from one stamp to a later one."""
+        """Return whether the outer buffet keeps its elements from one stamp to a later one."""
         until = 1 + len(self.one.times)
         now, then = (self._number(stamps[:, :until]) for stamps in (at, follows))
         if (asked & (then > now + 1)).any():
@@ -559,7 +559,7 @@ class _Visits:
         return (now == then) | self._over(at, follows) if until > 1 else now == then
 
     def _over(self, at: Ints, follows: Ints) -> Ints:
-        """Whether the policy lets elements stay over the step from stamps to those that follow."""
+        """Return whether the policy lets elements stay over the step from stamps to the following ones."""
         import numpy as np
 
         times = len(self.one.times)

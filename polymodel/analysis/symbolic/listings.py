@@ -170,7 +170,7 @@ def _points(
 def _points_of_rows(
     region: Region, tiles: tuple[Tiles, ...], variables: tuple[int, ...], ranks: tuple[tuple[int, ...], ...]
 ) -> _Points:
-    """The same of points that are listed one by one."""
+    """Return the points at stamps for points that are listed one by one."""
     import numpy as np
 
     from polymodel.analysis.symbolic.needed_sets import rows_of
@@ -264,7 +264,7 @@ def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, .
 
 
 def _are_distinct(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
-    """Whether no two points have the same counters and element.
+    """Return whether no two points have the same counters and element.
 
     Then each variable is determined by a rank of its own, or by counters down to single values.
     """

@@ -1,4 +1,4 @@
-"""What inferred Einsums execute, value by value, if it is no product of intervals.
+"""The executed iterations of inferred Einsums, as values, if they are not a product of intervals.
 
 A consumer needs of an intermediate what its points touch at a stamp; of that its producer executes what the
 storage of the intermediate does not hold. Along rank variables whose windows have holes, reach into padding,
@@ -275,7 +275,8 @@ def _image(region: NeededRegion, source: Rows, tiles: dict[int, Tiles]) -> Rows:
 
 
 def _newly_needed(region: NeededRegion, needed: Rows) -> Rows:
-    """What is needed for the first time in a visit of the storage, and did not stay from the previous one."""
+    """Return the elements that are needed for the first time in a visit of the storage, and that did not stay
+    from the previous one."""
     import numpy as np
 
     home = region.home

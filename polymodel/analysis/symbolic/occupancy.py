@@ -190,7 +190,7 @@ def _phases_of(known: _Known, einsum: str, component: str, measure: Measure) -> 
 
 
 def _phases_by_lifetimes(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
-    """The same if no stages of pipelines overlap."""
+    """Return the phases if no stages of pipelines overlap."""
     layout = known.layout
     listed = layout.listed.get(einsum) or component in known.listed
     listed = listed or any(a.node in layout.uneven for a in layout.paths[einsum])
@@ -478,7 +478,7 @@ def _reached(bare: Space, stamp: Stamp) -> Form:
 def _along_tied(
     bare: Space, items: Sequence[OccupancyItem], gone: Sequence[Form], held: tuple[HeldBuffet, ...]
 ) -> Iterable[tuple[HeldBuffet, ...]]:
-    """What is held, at each stamp of coupled variables that may be the peak."""
+    """Return the occupancy at each stamp of coupled variables that may be the peak."""
     if not any(i.gap or (i.node.space.groups and not i.fixed) for i in items):
         return (held,)
     from polymodel.analysis.symbolic.tied_peaks import TiedBuffet, tied_peaks

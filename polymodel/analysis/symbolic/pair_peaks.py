@@ -1,4 +1,4 @@
-"""What tiles of two rank variables that a bound couples hold at the stamps that may be the peak."""
+"""The occupancy of tiles of two rank variables that a bound couples, at the stamps that may be the peak."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fronts(
     asked: tuple[TileQuery, ...],
     stamps: tuple[int, int] | None = None,
 ) -> tuple[Rows, ...]:
-    """The same at several choices of tile sizes."""
+    """Return the fronts at several choices of tile sizes."""
     return _fronts(region, choices, asked, stamps)
 
 

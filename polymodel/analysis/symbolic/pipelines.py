@@ -1,4 +1,4 @@
-"""What the stages of pipelines do in each slot, as closed forms (docs/semantics.md, Pipelines).
+"""The work of the stages of pipelines in each slot, as closed forms (docs/semantics.md, Pipelines).
 
 If tiles are boxes and nothing stays from one iteration to the next, the first and all later whole iterations
 of a loop move the same except for what is moved once (storage that is filled before the first one, partial
@@ -40,7 +40,7 @@ Held = Mapping[int, Use]  # position of a temporal loop -> which of its iteratio
 
 @dataclass(frozen=True)
 class StageForms:
-    """What one Einsum does in one iteration: operations of the instance that executes most, and (component,
+    """The work of one Einsum in one iteration: operations of the instance that executes most, and (component,
     bits that its busiest instance reads and writes), outermost first."""
 
     einsum: str
@@ -255,7 +255,7 @@ def refuse_pipelines(problem: Problem) -> None:
 
 
 def _refuse_tiles(layout: SymbolicLayout, einsum: str) -> None:
-    """Refuse Einsums whose work in an iteration is no product of what each rank variable does there."""
+    """Refuse Einsums whose work in an iteration is not a product over the rank variables."""
     one = layout.problem.cascade[einsum]
     for tensor in one.tensors:
         space = layout.space(einsum, tensor)
@@ -318,7 +318,7 @@ class _Iterations:
         return number(1) if held[axis] == "last" else ZERO
 
     def works(self, einsum: str, held: Held) -> StageForms:
-        """What an Einsum does in one iteration."""
+        """Return the work of an Einsum in one iteration."""
         layout, ledger = self.layout, FormLedger(every=False)
         book(layout, einsum, ledger, {}, HeldIteration(held, {i: self.last(i, held) for i in held}))
         hierarchy = layout.problem.hierarchy

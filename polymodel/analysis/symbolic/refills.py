@@ -1,4 +1,4 @@
-"""What refills of single-buffered storages move: both ends, at the first instance.
+"""The transfers of refills of single-buffered storages: both ends, at the first instance.
 
 docs/semantics.md, Time without overlap.
 """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CountedRegion(sympy.Atom):  # type: ignore[misc]  # SymPy has no types
-    """What is counted of a region, without the sizes of its tiles."""
+    """The counted quantity of a region, without the sizes of its tiles."""
 
     __slots__ = ("table",)
     is_commutative = True
@@ -40,7 +40,7 @@ _MARKS: dict[str, bytes] = {}  # mark -> digest of what it stands for
 
 
 def _mark(text: str) -> str:
-    """Three digits that stand for a text; twelve where another text of this process has the same three."""
+    """Return three digits that identify a text; twelve if another text of this process has the same three."""
     digest = sha256(text.encode()).digest()
     short = f"{crc32(text.encode()) % 16**3:03x}"
     return short if _MARKS.setdefault(short, digest) == digest else digest.hex()[:12]
@@ -92,9 +92,8 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
 
     @property
     def _named(self) -> tuple[str, tuple[str, ...], str]:
-        """What is counted, the extents of the region, and a mark that distinguishes regions of equal
-        extents.
-        """
+        """Return the counted quantity, the extents of the region, and a mark that distinguishes regions of
+        equal extents."""
         table = self.args[0].table
         return table.named, tuple(map(str, table.region.extents)), _mark(repr(table.without_sizes()))
 

@@ -36,7 +36,7 @@ class Expressions:
         return {name: value for name, value in vars(self).items() if name != "sp"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """Modules are not pickled: SymPy is imported anew."""
+        """Import SymPy again, since modules are not pickled."""
         import sympy
 
         vars(self).update(state, sp=sympy)

@@ -197,7 +197,7 @@ class Window:
 
     @property
     def overlaps(self) -> bool:
-        """True if some stamp's interval meets that of the previous one."""
+        """True if the interval of some stamp intersects that of the previous one."""
         return any(more for _, more in self.later)
 
 
@@ -265,7 +265,7 @@ class Space:
 
     @cached_property
     def before(self) -> Space:
-        """What a tile holds of the previous generation, as if it were a tensor without the carried rank."""
+        """Return the elements of the previous generation in a tile, without the carried rank."""
         assert self.carried is not None
         rest = tuple(x for r, x in enumerate(self.access.projection) if r != self.carried.rank)
         ranks = tuple(x for r, x in enumerate(self.access.ranks) if r != self.carried.rank)
@@ -390,7 +390,7 @@ class Space:
 
     @cached_property
     def bare(self) -> Space:
-        """The stamps alone, at which anything is touched, without elements."""
+        """Return the stamps at which anything is touched, without elements."""
         access, carried = TensorAccess(self.access.tensor, (), ()), self.carried
         if carried is not None and carried.behind == "first" and carried.is_product:
             return replace(self, access=access, carried=replace(carried, rank=-1))

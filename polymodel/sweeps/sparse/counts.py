@@ -134,7 +134,7 @@ class LinkedSums:
         return replace(looked, conditions=sharpest(c for c in looked.conditions if c.leader != own))
 
     def looked(self, chain: tuple[TransferEdge, ...], kinds: Sequence[str]) -> Looked:
-        """What transfers (operations) depend on, as `LinkSums.looked`."""
+        """Return the conditions on which transfers (operations) depend, as `LinkSums.looked`."""
         key = chain[-1:], tuple(kinds)
         if key not in self._looked:
             self._looked[key] = self._look(chain, kinds)
