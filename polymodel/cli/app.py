@@ -17,7 +17,7 @@ from polymodel.cli.cluster import on_cluster
 from polymodel.cli.codes import BAD_INPUT, BUG, EXPLAINED, INTERRUPTED, REFUSED
 from polymodel.cli.limits import add_limits, governed
 from polymodel.cli.options import add_units
-from polymodel.cli.parser import Parser, parsed
+from polymodel.cli.parser import Parser, WideHelp, parsed
 from polymodel.cli.process import (
     OUT_OF_MEMORY,
     ended,
@@ -120,6 +120,7 @@ def build_parser(first: str = "") -> argparse.ArgumentParser:
         description="What a tensor workload costs on a memory hierarchy under a mapping, counted exactly.",
         epilog=EXPLAINED,
         allow_abbrev=False,
+        formatter_class=WideHelp,
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

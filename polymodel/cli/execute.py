@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kept-slices", action="store_true", help="later Einsums keep the slices of the first"
     )
-    add_outputs(parser, ", the results as .mtx or .tns, pictures of a small run")
+    add_outputs(parser, "the results as .mtx or .tns, pictures of a small run")
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:

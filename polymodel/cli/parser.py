@@ -34,6 +34,17 @@ class _Wrong(str):
     """The text of a value that has already been reported as invalid."""
 
 
+class WideHelp(argparse.HelpFormatter):
+    """Help whose second column begins behind the longest name of a command, which argparse forgets to indent
+    when it measures names."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        indented = self._current_indent + self._indent_increment
+        for one in action._get_subactions() if hasattr(action, "_get_subactions") else ():
+            self._action_max_length = max(self._action_max_length, len(one.metavar or one.dest) + indented)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that reports all invalid options at once, each with its remedy, and exits with code 2.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import add_search, add_sources
-from polymodel.cli.output import check_search, tell, write_page
+from polymodel.cli.output import check_search, saved_files, tell, write_page
 from polymodel.cli.parser import named_values
 from polymodel.cli.progress import ProgressLine
 from polymodel.cli.specs import load_spec
@@ -116,14 +116,14 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         device=options.device,
     )
     bar.finish()
-    if options.out:
-        _save(result, Path(options.out))
+    saved = _save(result, Path(options.out)) if options.out else []
     write_page(result, options)
     for note in result.notes if options.format != "table" and not result.complete else ():
         tell(note + "\n")
+    text = _text(result, options.format) + saved_files(saved, options.format)
     if not result.complete:
-        return _text(result, options.format), INTERRUPTED if result.interrupted else UNFINISHED
-    return _text(result, options.format), FINE if result.frame["feasible"].any() else INFEASIBLE
+        return text, INTERRUPTED if result.interrupted else UNFINISHED
+    return text, FINE if result.frame["feasible"].any() else INFEASIBLE
 
 
 def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec: Spec) -> None:
@@ -162,17 +162,21 @@ def _text(found: Sweep, style: str) -> str:
         return str(frame.to_json(orient="records", indent=1)) + "\n"
     if style == "csv":
         return str(frame.to_csv(index=False))
+    frame = found.ordered
     if frame.empty:
         return f"{found!r}\n\nno point is kept\n"
     linked = (n for n, _ in found.grid.linked)
     columns = ["mapping", *found.grid.names, *linked, *found.objectives, "feasible"]
     if len(found.specs) == 1:
         columns.remove("mapping")
-    shown = frame[columns].assign(**{o: _shown(found, o) for o in found.objectives})
+    shown = frame[columns].assign(**{o: _shown(found, frame[o], o) for o in found.objectives})
     shown = shown.rename(columns={o: _heading(found, o) for o in found.objectives})
     lines = [repr(found), "", shown.head(SHOWN).to_string(index=False, float_format=_figure)]
     if len(frame) > SHOWN:
-        lines.append(f"... {len(frame) - SHOWN} more rows: --format csv, or --out DIR")
+        lines.append(
+            f"the best by {found.objectives[0]} first; {len(frame) - SHOWN} more rows: --format csv (in the "
+            "order of the grid), or --out DIR"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -185,26 +189,31 @@ def _heading(found: Sweep, objective: str) -> str:
     return f"{objective} [{unit}]" if unit else objective
 
 
-def _shown(found: Sweep, objective: str) -> pandas.Series:
+def _shown(found: Sweep, values: pandas.Series, objective: str) -> pandas.Series:
     """Return an objective in display units; integers stay integers where possible."""
     from pandas.api.types import is_integer_dtype
 
-    values, factor = found.frame[objective], in_units(found.unit(objective))[1]
+    factor = in_units(found.unit(objective))[1]
     if factor == 1 / 8 and is_integer_dtype(values) and not (values % 8).any():
         return values // 8
     return values if factor == 1 else values * factor
 
 
-def _save(found: Sweep, folder: Path) -> None:
+def _save(found: Sweep, folder: Path) -> list[Path]:
+    """Save the kept rows and the best mapping. Return the files."""
     from polymodel.spec.files import write_text
     from polymodel.sweeps.stored import write_rows
 
+    result = [folder / "sweep.csv"]
     with writing(folder):
-        write_text(folder / "sweep.csv", found.frame.to_csv(index=False))
+        write_text(result[0], found.frame.to_csv(index=False))
         if installed("pyarrow"):
-            write_rows(folder / "sweep.parquet", [found.columns])
+            result.append(folder / "sweep.parquet")
+            write_rows(result[-1], [found.columns])
         if found.frame["feasible"].any():
-            write_text(folder / "best.yaml", found.mapping_yaml(found.best()))
+            result.append(folder / "best.yaml")
+            write_text(result[-1], found.mapping_yaml(found.best()))
+    return result
 
 
 class SweepProgress(ProgressLine):

@@ -54,9 +54,7 @@ ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # suffixes of colu
 
 # For sparse data, where mappings were found by lower bounds on tile sizes.
 NONE_FITS = "no mapping that the rules on memories allow has compressed tiles that fit"
-TOO_LARGE = (
-    "the compressed tiles of no evaluated mapping fit; those of other mappings may fit"
-)
+TOO_LARGE = "the compressed tiles of no evaluated mapping fit; those of other mappings may fit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,6 +437,11 @@ def _sparse(front: Front) -> Iterator[str]:
         most = ((1 + front.request.eps) * x for x in front.sparse.each)
         each = [f"{n} by up to a factor of {upwards(x)}" for n, x in zip(front.objectives, most, strict=True)]
         yield f"the best found may exceed the optimum: {', '.join(each)}"
+    if front.complete and not attained(front.sparse):
+        yield (
+            f"the search by lower bounds is done, and {front.sparse.besides} further mappings are evaluated, "
+            "but not all that there are: one that is written by hand, or swept, may be better"
+        )
     left = front.sparse.found - front.sparse.evaluated
     if left:
         yield (

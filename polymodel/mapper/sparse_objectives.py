@@ -412,10 +412,11 @@ def more_points(
     """Return mappings that lower bounds do not find, from searches with the fractions and space of the best
     mappings.
 
-    `request`: that of the search. Takes up to three times as long as the search, between 5 and 30 s, and ends
-    `before` that time (`time.monotonic`).
+    `request`: that of the search. Ends `before` that time (`time.monotonic`); without a time limit, after
+    three times as long as the search took, between 5 and 30 s.
     """
-    end = min(monotonic() + min(max(LEAST, TIMES * found.seconds), LONGEST), before)
+    own = monotonic() + min(max(LEAST, TIMES * found.seconds), LONGEST)
+    end = own if before == inf else before
     every, seen = list(points), {p.candidate.tree for p in points}
     for trial in _trials(spec, data, request, every):
         left = end - monotonic()

@@ -129,8 +129,9 @@ def _tile(text: Value | str, path: Path, faults: Faults) -> Tile:
     if names:
         if isinstance(text, str) and text.strip() == names[0]:
             return names[0]
-        message = f"`{text}` is neither a number nor a symbol"
-        faults.add(path, message, f"declare it: symbols: {{TILE: {text}}}", code="wrong-type")
+        message = f"`{text}` is an expression, and a tile size is a number or a symbol"
+        remedy = f"name the expression, `symbols: {{TILE: {text}}}`, and write `tile_shape: TILE`"
+        faults.add(path, message, remedy, code="wrong-type")
         return 1
     value = evaluate_number(text)
     if math.isinf(value) or value < 1 or value != int(value):

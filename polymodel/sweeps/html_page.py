@@ -31,7 +31,7 @@ ROWS = "Every row has the figures that an evaluation of its point gives."
 
 
 def finding(sweep: Sweep) -> Finding:
-    rows = _ordered(sweep)
+    rows = sweep.ordered
     result = bool(len(rows) and rows["feasible"].any())
     return Finding(
         facts=_facts(sweep, len(rows)),
@@ -47,19 +47,9 @@ def finding(sweep: Sweep) -> Finding:
     )
 
 
-def _ordered(sweep: Sweep) -> pd.DataFrame:
-    """The kept points, feasible ones first, the best by the first objective at the top."""
-    rows = sweep.frame
-    if len(rows):
-        order = ["feasible", *sweep.objectives]
-        ascending = [False, *(not objective_of(o).most for o in sweep.objectives)]
-        rows = rows.sort_values(order, ascending=ascending, kind="stable")
-    return rows.reset_index(drop=True)
-
-
 def shown_rows(sweep: Sweep, most: int) -> Table:
     """The best kept points, as a notebook shows them."""
-    rows = _ordered(sweep).head(most)
+    rows = sweep.ordered.head(most)
     several = ["mapping"] if len(rows) else []
     given = [*several, *_names(sweep)]
     shown = [*given, *sweep.objectives, "feasible"]

@@ -94,6 +94,16 @@ class Sweep(Answer):
         return result
 
     @cached_property
+    def ordered(self) -> pd.DataFrame:
+        """The rows of `frame`, feasible ones first, the best by the first objective at the top."""
+        rows = self.frame
+        if len(rows):
+            order = ["feasible", *self.objectives]
+            ascending = [False, *(not objective_of(o).most for o in self.objectives)]
+            rows = rows.sort_values(order, ascending=ascending, kind="stable")
+        return rows.reset_index(drop=True)
+
+    @cached_property
     def front(self) -> pd.DataFrame:
         """The rows that no other feasible row dominates, sorted by the first objective."""
         import numpy as np

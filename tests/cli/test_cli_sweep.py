@@ -299,3 +299,27 @@ def test_a_template_variable_brings_in_a_symbol_that_is_swept(capsys: Captured, 
     code, _, err = run(capsys, "sweep", str(source), "--var", "SIZE=UNITS", "--symbol", "UNIT=1,2")
     assert code == BAD_INPUT
     assert "unknown symbol UNITS" in err
+
+
+def test_all_points_are_printed_best_first_and_all_files_are_told(
+    capsys: Captured, spec: str, tmp_path: Path
+) -> None:
+    """The first rows in the order of the grid were printed, and of two saved results one was told."""
+    asked = ("--objective", "working_set:GLB", "--symbol", "TM=16,4,8")
+    places = ("--out", str(tmp_path / "rows"), "--html", str(tmp_path / "page.html"))
+    code, out, err = run(capsys, "sweep", spec, "--keep", "all", *asked, *places)
+    assert code == FINE
+    found = pm.sweep(pm.load(spec), {"TM": [16, 4, 8]}, objectives=["working_set:GLB"], keep="all")
+    rows = [line.split() for line in out.splitlines() if line.endswith(("True", "False"))]
+    order = found.frame.sort_values(["feasible", "working_set:GLB"], ascending=[False, True], kind="stable")
+    assert [int(row[0]) for row in rows] == order["TM"].tolist() != found.frame["TM"].tolist()
+    assert "page.html" in err
+    for name in ("sweep.csv", "sweep.parquet", "best.yaml"):
+        assert str(tmp_path / "rows" / name) in out
+
+
+def test_long_names_of_commands_stand_on_one_line_with_what_they_do() -> None:
+    from polymodel.cli.app import build_parser
+
+    lines = [line.strip() for line in build_parser().format_help().splitlines()]
+    assert not {"distribute", "tensaurus"} & {*lines}
