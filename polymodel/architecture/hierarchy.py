@@ -585,7 +585,7 @@ def uncut_text(nodes: Iterable[object]) -> tuple[str, ...]:
     cut = [str(getattr(n, "name", "")) for n in nodes if getattr(n, "data_tiles", None) is not None]
     if not cut:
         return ()
-    said = f"{', '.join(dict.fromkeys(cut))}: tiles by data_tiles: are not counted here, nor what they cost"
+    said = f"{', '.join(dict.fromkeys(cut))}: tiles of data_tiles: and their costs are not counted here"
     return (f"{said}; evaluate a spec to see them",)
 
 

@@ -401,12 +401,12 @@ def _not_minimised(shown: str, meant: str, known: Sequence[str], hierarchy: Hier
         return f"{what}: {memory} is the backing storage, which holds every tensor", "name a memory below it"
     if word == SPARSE + WORKING_SET:
         remedy = f"use {meant.removeprefix(SPARSE)}"
-        return f"{what}: of compressed tiles the search knows a bound only", remedy
+        return f"{what}: the search knows only a bound of compressed tiles", remedy
     if word in BY_WORD and BY_WORD[word].most:
         return f"{shown} is best at its most, and weighted sums at their least", "name it by itself"
     plain = word.removeprefix(SPARSE)
     if plain != word and plain in BY_WORD and (not colon or memory in moving):
-        reason = "of sparse data the search bounds energy and time, and nothing else"
+        reason = "on sparse data the search bounds only energy and time"
         return f"{what}: {reason}", "sweep mappings over it, or minimise sparse_energy"
     return f"unknown objective {shown}", _near_objective(shown, known)
 

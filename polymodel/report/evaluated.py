@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from polymodel.loading import Spec
 
 
-# Capacity of a fused chain by the additive and maximal formula (FFMR), beside the tree's working set.
+# Capacity of a fused chain by the additive and maximal formula (FFMR), next to the tree's working set.
 #
 # FFMR: all fused loops stand above all unfused ones. With `S[i, T]` the tile of tensor T that Einsum i uses
 # at a memory, `A_i` sums those that no co-iterated rank indexes, `M_i` the others; capacity = sum of A_i +

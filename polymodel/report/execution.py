@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Space-time activity as a page that steps through it: fibertrees beside each other, active coordinates lit.
+# Space-time activity as a page that steps through it: fibertrees, active coordinates highlighted.
 #
 # Self-contained: it fetches no address, its policy allows only its own script, and without scripts it
 # shows all steps as the grid and in words. Only numbers reach the script, as attributes.

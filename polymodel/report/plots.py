@@ -202,7 +202,7 @@ def roofline_axes(given: Iterable[RooflinePoint], title: str, ax: Axes) -> Axes:
         label = ", ".join(f"{short(n)} {v}" for n, v in zip((memory, compute), speeds, strict=True))
         style, colour = ROOFS[number % len(ROOFS)], ROOF_INKS[number % len(ROOF_INKS)]
         ax.plot(xs, ys, color=colour, linewidth=1.4, linestyle=style, label=label)
-        # On the slope, each a bit further up it, so that names of roofs close by do not meet.
+        # On the slope, each a bit further up, so that names of adjacent roofs do not overlap.
         at = min(max(ridge / 10 ** (0.25 + 0.35 * (number % 3)), 5 * low), ridge)
         ax.annotate(
             short(memory, NAME // 2), (at, at * slope), xytext=(-4, 3), textcoords="offset points",

@@ -21,7 +21,7 @@ WIDE = 16  # values of a symbol that lie so far apart are drawn on a logarithmic
 MOST_MM2 = 1e-3  # areas up to here (m^2) are drawn in mm^2
 BEST, OTHER = "#2563a8", "0.7"
 FONT = 9.0  # points
-# Where a name may stand beside its point, in points, the nearest places first; it leans on the side named.
+# Possible offsets of a name from its point, in points, the nearest first, with the alignment of the text.
 PLACES = tuple(
     (dx * far, dy * far, side)
     for far in (1, 2.5, 4.5, 7)

@@ -106,7 +106,7 @@ def least_axes(
     return ax
 
 
-# Where curves run on each other a dark dashed one lies on a light one: told apart in grey, too.
+# Where curves coincide, a dark dashed one lies on a light one, so that they differ in grey, too.
 STYLES = {
     "unfused": ("#2563a8", "-"), "untiled_fused": ("#b45309", "--"), "tiled_fused": ("#74c69d", "-"),
     "ffmr_drop": ("#74c69d", "-"), "ffmr_retain": ("#7440a8", "--"), "best": ("#1f2933", ":"),

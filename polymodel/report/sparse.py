@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from polymodel.sparse.tensor import SparseTensor
 
 
-# Tables of sparse counts: operations, accesses, footprints, capacities, and dense beside sparse.
+# Tables of sparse counts: operations, accesses, footprints, capacities, and dense next to sparse.
 
 
 def compute(problem: Problem, counts: SparseCounts) -> Table:

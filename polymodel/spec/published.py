@@ -203,7 +203,7 @@ def _with_cells(request: EnergyRequest, answer: EnergyAnswer, size: float) -> En
         return answer
     cell, source = _CELLS[int(node)]
     ports, _ = _ports(request.options)
-    besides = f"{share:.4g} of the macro" if share < 1 else "without what stands around them"
+    besides = f"{share:.4g} of the macro" if share < 1 else "without the peripheral circuits"
     more = f"; {ports:g} ports ({RIXNER}): times {ports**2:g}" if ports > 1 else ""
     origin = f"cells of {cell * 1e12:g} um^2 ({source}, {node:g} nm), {besides}{more}"
     area = cell * size / share * ports**2

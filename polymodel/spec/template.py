@@ -184,7 +184,7 @@ class _Variable(Extension):
         while parser.stream.skip_if("comma"):
             key = parser.stream.expect("name").value
             if key not in _RULES:
-                parser.fail(f"`{key}` is no rule of a variable; there are {', '.join(_RULES)}", line)
+                parser.fail(f"`{key}` is not a rule of a variable; there are {', '.join(_RULES)}", line)
             parser.stream.expect("assign")
             rules.append(nodes.Keyword(key, parser.parse_expression()))
         given = nodes.Name(target.name, "load", lineno=line)
@@ -304,7 +304,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.weighed([value, default, among, least, most, multiple_of])
         declared = Variable(name, value, default, str(about), tuple(among), least, most, multiple_of)
         self.declared[name] = declared, line
-        # What is wrong is told in the end, all of it; meanwhile the default stands in for it.
+        # All faults are reported at the end; until then the default is used.
         return default if declared.fault() else value
 
     def _join(self, values: Iterable[object], d: str = "") -> str:

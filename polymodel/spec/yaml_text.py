@@ -228,7 +228,7 @@ class _Reader:
         result = YamlNode(self.source, raw.start_mark.line + 1, raw.start_mark.column + 1)
         match = _PART.match(raw.value)
         if match is None or int(match[1][:9]) >= len(self.parts.nodes):
-            what = "an included file stands beside other text"
+            what = "an included file is mixed with other text"
             self.fault(raw.start_mark, path, what, "give it a key of its own", code="syntax-error")
             return result
         inner = self.parts.nodes[int(match[1])]
@@ -301,7 +301,7 @@ class _Reader:
                     remedy = f"it stands in line {first.line} already; keep one"
                     self.fault(mark, below, f"duplicate key {key}", remedy, code="duplicate-name")
                     continue
-                what = f"{key} stands in line {mark.line + 1} again, which counts"
+                what = f"{key} is repeated in line {mark.line + 1}; the last value counts"
                 self.replaced.append(Diagnostic(what, "keep one", below, first, code="duplicate-name"))
             result[key] = YamlEntry(key, mark.line + 1, mark.column + 1, self.source, value)
         for key, entry in merged.items():

@@ -117,7 +117,7 @@ def _met(one: Iterations, other: Iterations, name: str) -> Iterations:
     count = np.searchsorted(second[order], first, side="right") - begin
     total = int(count.sum())
     if total > MOST_ROWS:
-        message = f"{name} has {total:,} operations in which operands meet, more than are computed at once"
+        message = f"{name} has {total:,} operations with matching operands, more than are computed at once"
         raise Refused(message, code="too-large")
     left = np.repeat(np.arange(first.size), count)
     offset = np.arange(total) - np.repeat(np.cumsum(count) - count, count)

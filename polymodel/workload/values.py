@@ -350,7 +350,7 @@ def _ends(e: Einsum, index: Affine) -> tuple[int, int]:
 def _operator(name: str) -> Operator:
     result = OPERATORS.get(name)
     if result is None:
-        message = f"{name} is only counted: nothing says what it computes"
+        message = f"{name} is only counted: what it computes is not defined"
         remedy = f"write its formula: operators: {{{name}: {{form: ...}}}}"
         raise Refused(message, remedy, code="unsupported-operation")
     return result
@@ -424,7 +424,7 @@ def compute(store: Store, e: Einsum, fixed: Point) -> None:
     if not output.accumulates:
         target[index] = _identity_of(e)
     if not isinstance(reducer.form, np.ufunc):
-        again = f"{e.name} meets elements of {output.tensor} several times"
+        again = f"{e.name} writes elements of {output.tensor} several times"
         raise Refused(again, "reduce with add, mul, max or min", code="unsupported-operation")
     reducer.form.at(target, tuple(np.broadcast_to(i, shape) for i in index), mapped)
 

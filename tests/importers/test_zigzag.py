@@ -261,7 +261,7 @@ def test_of_a_key_that_stands_twice_the_last_counts(tmp_path: Path) -> None:
     found = pm.import_zigzag(tmp_path / "twice.yaml", clock=1e9)
     assert found.spec.arch.components[0].action("read").energy == pytest.approx(7e-12 / 64)
     (told,) = [n for n in found.notes if "r_cost" in n.message]
-    assert (told.message, told.place.line) == ("r_cost stands in line 48 again, which counts", 47)
+    assert (told.message, told.place.line) == ("r_cost is repeated in line 48; the last value counts", 47)
 
 
 def test_a_clock_is_a_frequency() -> None:

@@ -405,7 +405,7 @@ def test_a_bound_above_the_figures_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> 
         ({}, ["sparse_energy"], "sparse_energy needs sparse tensors, and the workload gives no density"),
         ({"A": 0.5}, ["sparse_energy", "latency"], "latency count dense data, sparse_energy sparse data"),
         ({}, ["sparse_energy_delay"], "sparse_edp needs sparse tensors"),
-        ({"A": 0.5}, ["sparse_buffer:GLB"], "the search knows a bound only\n.*use working_set:GLB"),
+        ({"A": 0.5}, ["sparse_buffer:GLB"], "knows only a bound of compressed tiles\n.*use working_set:GLB"),
         ({"A": 0.5}, ["sparse_enrgy"], "did you mean sparse_energy"),
     ],
 )

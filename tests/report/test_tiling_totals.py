@@ -154,7 +154,7 @@ def test_what_counts_no_tiles_says_so(tmp_path: Path) -> None:
     path = _written(tmp_path, f"symbols: {{CAP: 20}}\n{text}")
     swept = pm.sweep(pm.load(path), symbols={"CAP": [20, 40]})
     told = (
-        "GLB, MEM: tiles by data_tiles: are not counted here, nor what they cost; evaluate a spec to see them"
+        "GLB, MEM: tiles of data_tiles: and their costs are not counted here; evaluate a spec to see them"
     )
     assert told in swept.notes
     assert told in pm.explore(pm.load(path)).notes

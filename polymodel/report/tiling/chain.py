@@ -113,7 +113,7 @@ class ChainTiling(Answer):
             f"the second; T in {m.buffers} buffers",
         ]
         if m.once:
-            said.append("a part that goes on with the same kernel stays configured")
+            said.append("a part that continues with the same kernel stays configured")
         return (*said, *self.told)
 
     def content(self, live: bool = True) -> list[Block]:

@@ -130,7 +130,7 @@ def plot_means(means: Sequence[Mean]) -> Figure:
         ax.margins(y=0.12)
         ax.spines[["top", "right"]].set_visible(False)
     above.axhline(1, color=INK, linewidth=0.8, linestyle="--")
-    figure.suptitle("What Tiler-Swift's document claims, and what becomes of it", fontsize=11)
+    figure.suptitle("Claims of Tiler-Swift's document, and computed values", fontsize=11)
     _legend(figure, ["claimed", *names[1:]])
     return figure
 

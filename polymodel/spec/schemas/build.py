@@ -18,7 +18,7 @@ Json = dict[str, Any]
 ARCH_NODES = tuple(node.__name__ for node in get_args(ArchNode))
 MAPPING_NODES = MAPPING_TAGS
 NAME = "[A-Za-z_][A-Za-z0-9_]*"
-# Keys of which one alone stands for a list of it.
+# Keys for which a single item is read as a list of one.
 _LISTED = {
     ("Workload", "persistent_tensors"), ("Einsum", "iteration_space_shape"), ("SparseAction", "gate"),
     ("SparseAction", "skip"), ("SparseAction", "on"),
