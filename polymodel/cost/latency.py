@@ -133,7 +133,7 @@ def _inside(
 
 
 def _moved(counts: Counts, einsum: str, component: str) -> Number:
-    """A count that is above 0 where the component moves anything for the Einsum."""
+    """Return a count that is above 0 if the component moves anything for the Einsum."""
     mine = (x.there for x in counts.analysis.loads if (x.einsum, x.component) == (einsum, component))
     return next(mine, 0)
 
@@ -229,7 +229,7 @@ def stage_spans(
 
 
 def slot_span(counts: Counts, slot: PipelineSlot, free: str = "", do: Algebra = NUMBERS) -> Span:
-    """The time of a slot: that of its slowest stage, or of a component that several stages load."""
+    """Return the time of a slot: that of its slowest stage, or of a component that several stages load."""
     stages = stage_spans(counts, slot, free, do)
     shared = load_times(counts, slot.shared, free, do)
     result = Span(do.largest([*(s.seconds for s in stages), *shared.values()]))

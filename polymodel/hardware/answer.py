@@ -397,8 +397,8 @@ class Codesign(Answer):
         return loose_peaks(cascades, machines, Limits(), figures)
 
     def _undecided(self) -> Iterator[str]:
-        """Machines that may have less than the best one here, as far as searches that were cut short
-        know."""
+        """Yield the machines that may have less than the best one here, according to the bounds of searches
+        that were cut short."""
         for objective in self.objectives if self.points else ():
             first = self.best(objective)
             least = first.figures[objective]
@@ -414,7 +414,7 @@ class Codesign(Answer):
                 )
 
     def _unknown_areas(self) -> Iterator[str]:
-        """Components that have an area on some machines alone, where machines are compared by area."""
+        """Yield the components that have an area on some machines only, if machines are compared by area."""
         if "area" not in self.request.figures:
             return
         every = len(self.rows)

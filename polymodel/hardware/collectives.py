@@ -148,7 +148,7 @@ def _mesh(owner: int, targets: Sequence[int], columns: int) -> tuple[Link, ...]:
 
 
 def _spans(start: int, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """In each direction: the step, and the distance of the farthest end."""
+    """Return, in each direction, the step and the distance of the farthest end."""
     for step in (1, -1):
         yield step, max([(e - start) * step for e in ends] + [0])
 

@@ -424,7 +424,8 @@ def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]
 
 
 def _operation_surcharges(machine: DesignPoint, prices: tuple[Prices, ...]) -> tuple[float, ...]:
-    """Of each layer the joules above these prices of what it executes, which is the same in all mappings."""
+    """Return, for each layer, the joules above these prices of its operations, which are the same in all
+    mappings."""
     each = zip(machine.arch.components, _prices(machine), prices, strict=True)
     above = sum(
         mine.energies[0] - least.energies[0] for c, mine, least in each if c.computes and mine.energies

@@ -65,7 +65,7 @@ class NetworkLayers:
 
     @property
     def split(self) -> bool:
-        """Whether a layer has Einsums of blocks, whose costs an evaluation tells apart."""
+        """Return whether a layer has Einsums of blocks, whose costs an evaluation distinguishes."""
         return any(not at and self.blocks_of(i) for i, at in enumerate(self.blocks))
 
     def weighted(self, weights: object, faults: Faults) -> NetworkLayers:

@@ -1,4 +1,4 @@
-"""Points and machines of a co-design: a machine with one mapping per layer, and what the best on it cost."""
+"""Points and machines of a co-design: a machine with one mapping per layer, and the least costs on it."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class StagedElements:
 
 
 def _in_turn(one: StagedElements) -> Iterable[tuple[int, int]]:
-    """The chips that have produced elements whole send them in equal shares."""
+    """Send elements that several chips have produced completely in equal shares."""
     share, rest = divmod(one.elements, len(one.made))
     for i, chip in enumerate(sorted(one.made)):
         if share + (i < rest):

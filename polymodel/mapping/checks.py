@@ -25,7 +25,7 @@ from polymodel.workload.einsum import Cascade, Einsum
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked, and where faults are collected."""
+    """The mapping to check, and the faults collected so far."""
 
     mapping: ResolvedMapping
     cascade: Cascade
@@ -273,7 +273,7 @@ def _check_spatial_above(s: Subject, einsum: Einsum) -> None:
 
 
 def _check_rules(s: Subject, einsum: Einsum) -> None:
-    """The rules `keep` and `may_keep` of the memories are obeyed."""
+    """Check that the rules `keep` and `may_keep` of the memories are obeyed."""
     held: dict[str, set[str]] = {}
     for step in s.tree.path(einsum.name):
         if isinstance(step.node, StorageNode):

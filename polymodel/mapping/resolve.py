@@ -289,7 +289,7 @@ class LoopRule:
     sequence: tuple[str, ...] = ()
 
     def tensors(self, einsum: str) -> frozenset[str]:
-        """The tensors to which it applies in one Einsum."""
+        """Return the tensors to which it applies in one Einsum."""
         return dict(self.by_einsum).get(einsum, frozenset())
 
     @property

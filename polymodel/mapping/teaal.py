@@ -306,7 +306,7 @@ class _Loops:
         return (whole - 1) // parts + 1
 
     def places(self) -> dict[str, tuple[str, str, int]]:
-        """Space rank -> component, dimension and fanout: as `fanout` says, the rest in order."""
+        """Return space rank -> component, dimension and fanout: as `fanout` says, the others in order."""
         spacetime = self.mapping.spacetime
         if spacetime is None:
             return {}

@@ -227,8 +227,9 @@ def parting(tree: LoopTree, one: str, other: str) -> int:
 
 
 def made_for(cascade: Cascade, tree: LoopTree, tensor: str, consumer: str) -> bool:
-    """Whether what a consumer needs of a tensor is produced right before it, in storage shared by both,
-    whatever the tile sizes: the producer is inferred, and none of its own loops is above the split."""
+    """Return whether the elements of a tensor that a consumer needs are produced right before it, in storage
+    shared by both, whatever the tile sizes: the producer is inferred, and none of its own loops is above the
+    split."""
     producer = cascade.producer(tensor)
     if producer is None or not {producer.name, consumer} <= tree.paths.keys():
         return False
@@ -359,7 +360,8 @@ class _Inference:
         )
 
     def inferred(self, d: Decision) -> tuple[ExecutedPart, ...]:
-        """What the consumers below need at each stamp and the outermost storage does not hold."""
+        """Return the iterations that the consumers below need at each stamp and that the outermost storage
+        does not hold."""
         einsum = self.cascade[d.name]
         if d.ties[d.node] != "inferred":
             message = f"{d.name} stands below a loop that its consumers do not share, inside one that they do"

@@ -155,7 +155,8 @@ def check(problem: Mapped, reuse: str | None = None, *, every: bool = True) -> t
 
 
 def unmade(cascade: Cascade) -> str:
-    """What an Einsum reads that the producer never produces, whatever the mapping; empty if nothing."""
+    """Return the elements that an Einsum reads and the producer never produces, under any mapping; empty if
+    there are none."""
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
         for consumer in cascade.consumers(tensor) if producer is not None else ():

@@ -536,7 +536,7 @@ def versions() -> list[tuple[str, str]]:
 
 
 def made(command: str, asked: Pairs = ()) -> list[Block]:
-    """Date, command and versions; `asked`: further facts, by name."""
+    """Return date, command and versions; `asked`: further facts, by name."""
     pairs = [("date", now()), *([("command", command)] if command else []), *asked]
     return [Facts(pairs), Line("Versions", "subtitle"), Facts(versions())]
 

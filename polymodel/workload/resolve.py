@@ -380,7 +380,7 @@ def _check_rank_names(workload: Workload, projections: list[Projections], faults
 
 
 def check_cascade(workload: Workload, carried: Sequence[CarriedAccess], faults: Faults) -> None:
-    """Add a fault for everything that is wrong between Einsums; `carried` reads may precede the producer."""
+    """Add a fault for every inconsistency between Einsums; `carried` reads may precede the producer."""
     if not workload.einsums:
         what = "the workload has no Einsum"
         remedy = "add e.g. `- Y[m] = A[m, k] * B[k]`"

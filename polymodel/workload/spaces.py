@@ -255,8 +255,8 @@ def carried_reads(workload: Workload, projections: Sequence[Projections]) -> tup
 
 
 def _shifts(write: Mapping[str, Affine], read: Mapping[str, Affine]) -> tuple[tuple[str, int], ...]:
-    """How far a write is ahead of a read, along each rank whose index is one rank variable plus a
-    constant."""
+    """Return the distance by which a write is ahead of a read, along each rank whose index is one rank
+    variable plus a constant."""
     pairs = ((rank, write[rank], read[rank]) for rank in write if rank in read)
     return tuple(
         (rank, w.constant - r.constant)
@@ -315,7 +315,7 @@ def extended_ranks(
     carried: Sequence[CarriedAccess],
     generational: Mapping[str, tuple[str, ...]],
 ) -> Extended:
-    """How far the generational ranks of tensors extend below 0 and beyond their sizes."""
+    """Return the extensions of the generational ranks of tensors below 0 and beyond their sizes."""
     result: Extended = {}
     for one in carried:
         i, j = one.read
@@ -519,7 +519,7 @@ class _Edges:
 
 
 def _sides(e: Einsum, access: TensorAccess, box: tuple[tuple[int, int], ...]) -> Sides:
-    """Constraints on the iterations in which the accessed element lies in a box."""
+    """Return constraints on the iterations in which the accessed element lies in a box."""
     sides = []
     for rank, expr, (low, high) in zip(access.ranks, access.projection, box, strict=True):
         for side in (expr - Affine((), low), Affine((), high) - expr):
