@@ -114,7 +114,7 @@ def test_closed_forms_refuse_tiles_per_einsum_by_name(tmp_path: Path) -> None:
         ("{Conv: 8, Pool: 4, Pol: 4}", "unknown Einsum Pol"),
         ("{Conv: 8, Pool: 9}", "tile size 9 of p2 is larger than the enclosing extent 8"),
         ("{Conv: 0, Pool: 4}", "tile size 0 is not a whole number of at least 1"),
-        ("{Conv: 8, Pool: 2 * T}", "`2 \\* T` is neither a number nor a symbol"),
+        ("{Conv: 8, Pool: 2 * T}", "`2 \\* T` is an expression, and a tile size is a number or a symbol"),
         ("{}", "no tile size is given"),
         ("[8, 4]", "a tile size must be 8, TM or"),
     ],

@@ -137,7 +137,7 @@ def test_merge_keys_join_lists_of_mappings_and_what_they_hold(tmp_path: Path) ->
         ("include('ok.yaml', 'nothing')", "has no nothing"),
         ("include('broken.yaml')", "YAML syntax"),
         ("include('ok.yaml').nothing", "has no nothing"),
-        ("include('ok.yaml') ~ 'x'", "beside other text"),
+        ("include('ok.yaml') ~ 'x'", "mixed with other text"),
     ],
 )
 def test_what_a_template_may_not_do(tmp_path: Path, call: str, why: str) -> None:

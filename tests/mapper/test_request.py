@@ -77,7 +77,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"objectives": 5}, "unknown objective 5"),
         ({"objectives": ["buffer:GLBB"]}, "did you mean GLB"),
         ({"objectives": ["buffer:DRAM"]}, "DRAM is the backing storage"),
-        ({"objectives": ["sparse_accesses:GLB"]}, "of sparse data the search bounds energy and time"),
+        ({"objectives": ["sparse_accesses:GLB"]}, "on sparse data the search bounds only energy and time"),
         ({"objectives": ["energy + utilisation"]}, "utilisation is best at its most, and weighted sums"),
         ({"objectives": ["2*energy + nonsense"]}, "unknown objective nonsense"),
         ({"limits": "latency < 2"}, "'latency < 2' is not a limit"),
