@@ -9,7 +9,8 @@ For points from different sources, whose floats were rounded in different orders
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,10 +33,15 @@ AT_ONCE = 4096  # points of many figures that one call compares, before those th
 
 def rows_of(record: R, which: Array) -> R:
     """Some rows of a dataclass of columns: each of its arrays has one entry per row along its last axis."""
-    one: Any = record
-    columns = ((f.name, getattr(one, f.name)) for f in fields(one))
-    result: R = replace(one, **{n: c[..., which] for n, c in columns if isinstance(c, np.ndarray)})
+    kind: Any = type(record)
+    columns = {name: getattr(record, name) for name in _columns(kind)}
+    result: R = kind(**{n: c[..., which] if isinstance(c, np.ndarray) else c for n, c in columns.items()})
     return result
+
+
+@cache
+def _columns(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def undominated(figures: Figures, groups: Array | None = None) -> Array:
