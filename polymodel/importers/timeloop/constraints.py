@@ -7,6 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from polymodel.importers.timeloop.emit import axes_of, windowed
+from polymodel.importers.timeloop.maximum import (
+    REMEDY,
+    AskedLoops,
+    IterationBound,
+    settle_maxima,
+    write_shares,
+)
 from polymodel.importers.timeloop.nest import listed, written_factors
 from polymodel.importers.timeloop.parts import TimeloopLevel
 from polymodel.importers.timeloop.problem import EinsumShape
@@ -14,26 +21,6 @@ from polymodel.importers.timeloop.reading import Fields, TimeloopReading, count_
 from polymodel.spec.faults import YamlNode, suggestion
 
 OTHERS = "..."
-_REMEDY = "say it in `explore:` (docs/howto/explore.md)"
-
-
-@dataclass(frozen=True)
-class IterationBound:
-    """A bound on the number of iterations over a variable: `=`, `<=` or `>=` a number."""
-
-    variable: str
-    relation: str
-    number: int
-    node: YamlNode
-
-    @property
-    def one(self) -> bool:
-        """Return whether the bound leaves one iteration."""
-        return self.relation != ">=" and self.number == 1
-
-    @property
-    def written(self) -> int | str:
-        return self.number if self.relation == "=" else f"{self.relation} {self.number}"
 
 
 def explore_of(
@@ -43,15 +30,16 @@ def explore_of(
     reader = _Reader(reading, shape)
     memories: dict[str, dict[str, object]] = {}
     fanouts: dict[str, dict[str, dict[str, object]]] = {}
-    for part in parts:
-        for asked in part.asked:
-            fields = Fields(reading, asked.node, asked.path)
-            if asked.spatial and part.instances > 1:
-                fanouts.setdefault(part.name, {}).update(reader.spatial(fields, part))
-            elif asked.spatial or part.kind == "container":
-                reader.alone(fields)
-            elif part.kind == "memory":
-                reader.temporal(fields, memories.setdefault(part.name, {}))
+    every = _asked(reader, parts)
+    settle_maxima(reading, shape, reader.used, every)
+    for asked in every:
+        part = asked.part
+        if asked.spatial and part.instances > 1:
+            _join(fanouts.setdefault(part.name, {}), reader.spatial(asked))
+        elif asked.spatial or part.kind == "container":
+            reader.alone(asked)
+        elif part.kind == "memory":
+            reader.temporal(asked, memories.setdefault(part.name, {}))
     result: dict[str, object] = {}
     finished = {name: reader.finished(rule) for name, rule in memories.items()}
     if windowed(shape.spaces):
@@ -65,7 +53,34 @@ def explore_of(
     if any(rule for dims in fanouts.values() for rule in dims.values()):
         kept = {name: {d: rule for d, rule in dims.items() if rule} for name, dims in fanouts.items()}
         result["fanouts"] = {name: dims for name, dims in kept.items() if dims}
+    write_shares(reading, result, parts, shape, every)
     return result
+
+
+def _asked(reader: _Reader, parts: Sequence[TimeloopLevel]) -> list[AskedLoops]:
+    """Return the constraints on loops of all parts, outermost first, with the bounds that they write."""
+    result: list[AskedLoops] = []
+    for part in parts:
+        for asked in part.asked:
+            if asked.spatial or part.kind != "compute":
+                fields = Fields(reader.reading, asked.node, asked.path)
+                bounds = {f.variable: f for f in reader.factors(fields)}
+                result.append(AskedLoops(part, asked.spatial, fields, bounds))
+    return result
+
+
+def _join(rules: dict[str, dict[str, object]], more: dict[str, dict[str, object]]) -> None:
+    """Add the rules of another constraint on the same fanout: a loop must obey both."""
+    for axis, rule in more.items():
+        here = rules.setdefault(axis, {})
+        for key, value in rule.items():
+            before = here.get(key)
+            if isinstance(before, list) and isinstance(value, list):
+                here[key] = [v for v in before if v in value]
+            elif isinstance(before, dict) and isinstance(value, dict):
+                here[key] = value | before
+            else:
+                here[key] = value
 
 
 @dataclass
@@ -89,23 +104,23 @@ class _Reader:
             for s in self.shape.spaces
         )
 
-    def alone(self, fields: Fields) -> None:
+    def alone(self, asked: AskedLoops) -> None:
         """Read constraints where there are no loops: every factor must allow one iteration."""
-        listed(self.reading, fields, self.shape)
-        fields.ignore("split")
-        for factor in self.factors(fields):
+        listed(self.reading, asked.fields, self.shape)
+        asked.fields.ignore("split")
+        for factor in asked.bounds.values():
             if not factor.one and factor.relation != "<=":
                 self.leave(factor, "there are no loops here")
 
-    def temporal(self, fields: Fields, rule: dict[str, object]) -> None:
+    def temporal(self, asked: AskedLoops, rule: dict[str, object]) -> None:
         """Add factors and order of the loops of a memory to those that are already in `rule`."""
         factors = dict(rule.get("factors", {}))  # type: ignore[call-overload]  # as it was written below
-        for factor in self.factors(fields):
+        for factor in asked.bounds.values():
             if factors.setdefault(factor.variable, factor.written) != factor.written:
                 self.leave(factor, "another constraint bounds it")
         if factors:
             rule["factors"] = factors
-        order = listed(self.reading, fields, self.shape)
+        order = listed(self.reading, asked.fields, self.shape)
         if order:
             rule["order"] = order
 
@@ -122,15 +137,17 @@ class _Reader:
             rule["order"] = [OTHERS, *sequence] if unsaid else sequence
         return rule
 
-    def spatial(self, fields: Fields, part: TimeloopLevel) -> dict[str, dict[str, object]]:
+    def spatial(self, asked: AskedLoops) -> dict[str, dict[str, object]]:
         """Return, per fanout dimension, which variables may be spread over it, and how far."""
-        axes = [a.name for a in axes_of(part, ())]
-        allowed = self._allowed(fields, part, axes)
+        axes = [a.name for a in axes_of(asked.part, ())]
+        allowed = self._allowed(asked.fields, asked.part, axes)
+        if asked.busy:
+            self._share(asked, allowed[axes[0]])
         rules: dict[str, dict[str, object]] = {a: {} for a in axes}
         for axis in axes:
             if allowed[axis] != self.used:
                 rules[axis]["variables"] = allowed[axis]
-        for factor in self.factors(fields):
+        for factor in asked.bounds.values():
             mine = [a for a in axes if factor.variable in allowed[a]]
             if not mine and factor.relation != "<=" and not factor.one:
                 self.leave(factor, "no dimension of the fanout may be spread over by it")
@@ -141,6 +158,16 @@ class _Reader:
                 assert isinstance(factors, dict)
                 factors[factor.variable] = factor.written
         return rules
+
+    def _share(self, asked: AskedLoops, allowed: list[str]) -> None:
+        """Take out of `allowed` what may not be spread where some variables have the largest product."""
+        mine = {*asked.shared, *(v for v, f in asked.bounds.items() if not f.one)}
+        if set(asked.shared) <= {*allowed, *(v for v, n in self.shape.sizes.items() if n == 1)}:
+            allowed[:] = [v for v in allowed if v in mine]
+            return
+        asked.busy = 0
+        what = f"`maximize_dims` of {', '.join(asked.shared)} does not bind the search: not all may be spread"
+        self.reading.leave(asked.fields.node, what, REMEDY)
 
     def _allowed(self, fields: Fields, part: TimeloopLevel, axes: Sequence[str]) -> dict[str, list[str]]:
         """Return the variables that may run along each axis: of a permutation, innermost first, those before
@@ -220,7 +247,7 @@ class _Reader:
         for factor in written_factors(self.reading, node, text, path, example):
             if factor.last != factor.bound:
                 what = f"{factor.text} is imperfect, so that it bounds no search here"
-                self.reading.leave(node, what, _REMEDY, path)
+                self.reading.leave(node, what, REMEDY, path)
             else:
                 yield from self._factor(node, factor.name, factor.sign, factor.bound, path)
 
@@ -243,4 +270,4 @@ class _Reader:
 
     def leave(self, factor: IterationBound, why: str) -> None:
         what = f"{factor.variable} {factor.relation} {factor.number} does not bind the search: {why}"
-        self.reading.leave(factor.node, what, _REMEDY)
+        self.reading.leave(factor.node, what, REMEDY)

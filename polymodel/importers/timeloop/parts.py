@@ -59,7 +59,7 @@ class TimeloopLevel:
     two dimensions. `entries`: words of one instance, None for no bound, 0 for a fanout that is written as a
     storage. `words`: words per access; `cluster`: instances that one access serves. `read`, `write`: words
     per cycle, None for no bound. `metadata`: additional bits in which metadata are stored. `path`: its dotted
-    path, as in an energy table.
+    path, as in an energy table. `least`: path and node of constraints on the utilisation of all instances.
     """
 
     name: str
@@ -79,6 +79,7 @@ class TimeloopLevel:
     held: Dataspace = field(default_factory=Dataspace)
     unicast: frozenset[str] = frozenset()
     asked: tuple[LoopConstraint, ...] = ()
+    least: tuple[tuple[str, YamlNode], ...] = ()
     sparse: YamlNode | None = None
     metadata: int = 0
 
@@ -244,6 +245,7 @@ SECTIONS = (
 )  # fmt: skip
 _KINDS = ("dataspace", "datatype", "bypass", "bypassing", "storage")
 _LOOPS = ("temporal", "spatial")
+_LEAST = ("utilization", "utilisation", "parallelism")
 
 
 def constrained(
@@ -269,9 +271,13 @@ def constrained(
             name = called(parts, target.text("target", "name"))
             several = fanned(parts, name) if kind == "spatial" and name in result else ()
             part = several[0] if len(several) == 1 else None if kind == "spatial" else result.get(name)
-            if kind not in (*_KINDS, *_LOOPS) or part is None:
+            if kind not in (*_KINDS, *_LOOPS, *_LEAST) or part is None:
                 continue
             inner = target.fields("constraints") or target
+            if kind in _LEAST:
+                least = (*result[part.name].least, (inner.path, inner.node))
+                result[part.name] = replace(result[part.name], least=least)
+                continue
             if kind in _LOOPS:
                 more = LoopConstraint(kind == "spatial", inner.node, inner.path)
                 result[part.name] = replace(result[part.name], asked=(*result[part.name].asked, more))

@@ -25,7 +25,8 @@ _REASONS: dict[str, tuple[str, str]] = {
         "mapper mapspace temporal spatial mapspace_constraints constraints "
         " architecture_constraints map_constraints"
         " arch_constraints factors factors_only permutation split maximize_dims no_iteration_over_dataspaces"
-        " must_iterate_over_dataspaces default_max_factor remainders".split(),
+        " must_iterate_over_dataspaces default_max_factor default_min_factor remainders"
+        " maximize_dims_capacity".split(),
         _SEARCH,
     ),
     **dict.fromkeys(
@@ -52,8 +53,9 @@ _REASONS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         ("min_utilization", "min_utilisation", "min_parallelism"),
         (
-            "a least utilisation is not taken over",
-            "write `explore: {min_utilisation: {...}}`, a share of each fanout (docs/explore.md)",
+            "no rule of a search here says which share of a storage tiles must fill, and shares of instances"
+            " are constraints of type `utilization`",
+            "for instances, write `explore: {min_utilisation: {...}}` (docs/explore.md)",
         ),
     ),
     "dumped_by_timeloop_front_end": ("it configures Timeloop's own tools", "none is needed"),
