@@ -73,8 +73,8 @@ def settle_maxima(
     for asked in every:
         most = asked.fields.count("default_max_factor")
         bound = settling.level(asked)
-        for v in used if most else ():
-            if v not in bound and v not in asked.shared and most < shape.sizes[v]:
+        for v in used:
+            if most is not None and v not in bound and v not in asked.shared and most < shape.sizes[v]:
                 asked.bounds[v] = IterationBound(v, "<=", most, asked.fields.node)
 
 
@@ -232,7 +232,7 @@ def write_shares(
 def _rounded(busy: int, fanout: int) -> float:
     """Return the share of `busy` instances, rounded down to digits that tell it from that of one less."""
     scale = 10 ** (len(str(fanout)) + 2)
-    return busy * scale // fanout / scale
+    return float(busy * scale // fanout / scale)
 
 
 def _least_uses(
