@@ -104,7 +104,9 @@ ASKED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("mesh", "spatial", "share", "obeys"), ASKED, ids=lambda x: "" if callable(x) else str(x))
+@pytest.mark.parametrize(
+    ("mesh", "spatial", "share", "obeys"), ASKED, ids=lambda x: "" if callable(x) else str(x)
+)
 def test_the_front_under_imported_rules_is_that_of_all_mappings_that_obey_timeloop(
     mesh: tuple[int, ...], spatial: dict[str, Any], share: float, obeys: Callable[[Spread], bool]
 ) -> None:
