@@ -157,7 +157,7 @@ class InstanceLoad(Generic[N]):
 
     @property
     def there(self) -> N:
-        """A count that is above 0 where the component works for the Einsum."""
+        """A count that is positive if the component does any work for the Einsum."""
         if self.dense is not None:
             return self.dense
         moved: N = NO_ELEMENT

@@ -14,7 +14,8 @@ from polymodel.reuse import Reuse
 class ElementUse:
     """The uses of one element in one visit of one instance.
 
-    The phases of its uses by Einsum; `readers`: the Einsums that read it.
+    `first`, `last`: the phases of its first and last use; `einsums`: the Einsums that use it; `readers`:
+    those that read it.
     """
 
     first: int
@@ -32,9 +33,9 @@ class BuffetWalk:
     """One tensor in one storage node, element by element.
 
     `tiles[t][p]` is the tile at stamp (t, p). `carried[t][p]` are the elements that stayed there from the
-    preceding visit. `run[t][p][x]` is the visit in which the run of x began. `forgets`: a backing buffet
-    whose elements are executed anew when it no longer holds them. `asked[t, p]`: phases of operations with an
-    access to it, also those that touch no element.
+    preceding visit. `run[t][p][x]` is the visit in which the run of x began. `forgets`: True for a backing
+    buffet whose elements are recomputed when it no longer holds them. `asked[t, p]`: phases of operations
+    with an access to it, also those that touch no element.
     """
 
     node: int

@@ -86,7 +86,7 @@ class Enumerate:
 
 
 def first_accesses(cascade: Cascade) -> dict[str, TensorAccess]:
-    """The first access of each tensor in cascade order, which has its bits per value."""
+    """The first access of each tensor in cascade order; it gives the tensor's bits per value."""
     firsts: dict[str, TensorAccess] = {}
     for einsum in cascade.einsums:
         for access in einsum.accesses:
@@ -147,7 +147,7 @@ def _compute_row(walk: EinsumWalk) -> ComputeCounts:
 
 
 def _load_rows(problem: Problem, ledger: ElementLedger) -> tuple[InstanceLoad, ...]:
-    """Per Einsum and component, the loads that no other instance's load exceeds in both directions."""
+    """Per Einsum and component, the Pareto-maximal (read, write) loads over the instances."""
     rows = []
     for einsum in problem.tree.einsums:
         for component in problem.hierarchy.components:

@@ -1,4 +1,5 @@
-"""The iterations that every Einsum executes, and their stamps: each once, or as its consumers need them."""
+"""The iterations that every Einsum executes, with their stamps: all of them once, or those that consumers
+need."""
 
 from __future__ import annotations
 
@@ -282,7 +283,8 @@ def _depth(locator: StampLocator) -> tuple[int, int]:
 
 
 def _afresh(locator: StampLocator, operations: list[ExecutedOperation]) -> int:
-    """The number of time coordinates down to the innermost loop that repeats in several iterations."""
+    """The number of time coordinates down to the innermost loop that has several iterations and repeats the
+    Einsum in each."""
     result = position = 0
     for step in locator.path:
         if not isinstance(step.node, Loop | Split) or (isinstance(step.node, Loop) and step.node.spatial):

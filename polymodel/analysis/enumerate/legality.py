@@ -1,4 +1,4 @@
-"""Whether every consumer finds what it reads, and every sum is added up: the reference for the legality
+"""Whether every consumer finds what it reads and every sum is complete: the reference for the legality
 check."""
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from polymodel.reuse import override
 
 @dataclass(frozen=True)
 class OrderViolation:
-    """`consumer` reads `element` of `tensor` before or where `producer` has not written it.
+    """`consumer` reads `element` of `tensor` before `producer` has written it, or where it has not written
+    it.
 
-    Both are the same if its sums are not added up.
+    Both are the same Einsum if one of its own sums is never completed.
     """
 
     producer: str
@@ -172,7 +173,7 @@ def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -
 
 
 def _left_out(walk: EinsumWalk) -> OrderViolation | None:
-    """An element of which an operation never executes: no stamp of the loops above includes it."""
+    """An element that lacks one of its operations: no stamp of the loops above includes that operation."""
     if walk.lacking is None:
         return None
     point = dict(zip(walk.einsum.rank_variables, walk.lacking, strict=True))
@@ -191,7 +192,8 @@ def _whole(walk: EinsumWalk, position: int) -> dict[Element, int]:
 
 
 def _made_in_part(walk: EinsumWalk) -> OrderViolation | None:
-    """An element that some stamp of the loops above produces in part: its results start afresh in each."""
+    """An element that some stamp of the loops above produces only in part, although results start afresh at
+    each stamp."""
     if walk.decided == (0, 0):
         return None
     times, places = walk.decided

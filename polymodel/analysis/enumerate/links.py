@@ -79,9 +79,10 @@ class Wires:
         ways: Iterable[tuple[str, tuple[SpatialLoop, ...], Place]],
         direction: int,
     ) -> None:
-        """One element between two components (0 down, 1 up) and all its (Einsum, loops, place).
+        """Add one element that moves between two components (`direction`: 0 down, 1 up).
 
-        `ways` are in order of the Einsums: each pays for the links that those before it did not cross.
+        `ways`: its (Einsum, loops, place), in order of the Einsums; each Einsum pays for the links that no
+        earlier one crossed.
         """
         top, bottom = sorted(self.hierarchy.index(e) for e in ends)
         passed = branches_to(self.hierarchy.components[bottom].branch)

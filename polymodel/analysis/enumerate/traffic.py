@@ -111,7 +111,7 @@ class ElementLedger:
                 self.load(end, self.action(row[2], end[3]).whole_bits(elements * self.bits[row[3]]))
 
     def sizes(self, row: Row) -> tuple[tuple[int, int], ...]:
-        """The number of transfers of each number of elements."""
+        """The number of transfers of each size in elements."""
         return tuple(sorted(Counter(self.gathered[row].values()).items()))
 
 

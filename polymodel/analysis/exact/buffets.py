@@ -70,7 +70,7 @@ class ExactBuffet:
 
     @property
     def forgets(self) -> bool:
-        """A backing node whose elements are executed anew once it no longer holds them."""
+        """True for a backing node whose elements are recomputed once it no longer holds them."""
         if self.parent is not None or self.producer is None:
             return False
         return self.inferred

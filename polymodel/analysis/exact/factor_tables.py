@@ -65,7 +65,7 @@ class RowIndex:
         return np.asarray(np.broadcast_to(result, shape), dtype=np.int64)
 
 
-NOWHERE = 2**62  # a counter beyond all
+NOWHERE = 2**62  # a counter beyond all known values
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Ends:
         return self._at(self.stops, time, rows)
 
     def _at(self, stamps: Ints, time: dict[int, Ints], rows: int) -> Ints:
-        """Stamps by rows; counters that no stamp has where nothing is touched."""
+        """Stamps by rows; where nothing is touched, counters that no stamp has."""
         result = self.index.find([time[a] for a in self.axes], (rows,))
         return np.where((result < 0)[:, None], NOWHERE, stamps[result])
 
@@ -228,7 +228,8 @@ class ListedFactor(StampTable):
 
 # Factors of touch relations as tables: enumerated if they are small, otherwise counted with ISL.
 
-# Coupled variables (a triangle, say) of up to LISTED points are always listed, of more than _AT_MOST never.
+# Coupled variables (a triangle, say) of up to LISTED points are always listed; those of more than _AT_MOST
+# never are.
 LISTED, _FAR_MORE, _AT_MOST = 100_000, 50, 5_000_000
 
 Masks = Mapping[int, Flags]  # by loop (node id): the steps that are listed
@@ -372,7 +373,7 @@ def factor_rows(
             base = starts.get(v, np.full(count, origin, dtype=np.int64))
             counters[position], starts[v] = counter_of(values[v] - base, base, loop)
             if position in axes and node in masks:
-                steps = np.minimum(counters[position], len(masks[node]) - 1)  # beyond it no point is kept
+                steps = np.minimum(counters[position], len(masks[node]) - 1)  # then as the last one
                 keep &= masks[node][steps]
     columns = [counters[a] for a in axes]
     for r in ranks:

@@ -187,7 +187,7 @@ def _points(touched: Touch, place: int) -> islpy.Set:
 
 
 def _with(node: ExactBuffet, place: int, points: islpy.Set) -> Touch:
-    """The node's touch with another set in one factor."""
+    """The node's touch relation with the set of one factor replaced."""
     factors = node.all_touch.factors
     changed = factors[place].of_text(str(points))
     return replace(node.all_touch, factors=(*factors[:place], changed, *factors[place + 1 :]))
@@ -364,7 +364,7 @@ def output_chain(layout: ExactLayout, einsum: str, tensor: str) -> OutputChain |
     nodes = layout.chain(einsum, tensor)
     carries = output_carries(layout, nodes)
     view = result_view(layout, einsum, tensor)
-    given = view.access.accumulates  # then the backing storage has a value to read at first
+    given = view.access.accumulates  # then the backing storage holds a value before the first write
     versions, again = view.versions, repeating_loops(layout, einsum)
     levels = []
     for position, node in enumerate(nodes):
@@ -458,7 +458,8 @@ def _minus(products: tuple[CountProduct, ...]) -> tuple[CountProduct, ...]:
 
 
 def _copy(layout: ExactLayout, ledger: ProductLedger, einsum: str, per: int) -> None:
-    """Move from the source's backing node to the destination's; nothing if they are one component."""
+    """Book the moves from the source's backing node to the destination's; none if both are in one
+    component."""
     access = layout.problem.cascade[einsum]
     source = layout.chain(einsum, access.inputs[0].tensor)[0]
     for output in access.outputs:

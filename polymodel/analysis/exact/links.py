@@ -176,7 +176,8 @@ def _copied(layout: ExactLayout, einsum: str, tensor: str) -> Iterator[TransferR
         yield TransferRelation(einsum, tensor, (source.component, target.component), frozenset(), now, now)
 
 
-# A label beside the loops: which of the links at the root of a tree, or to the instances of a switch.
+# A label in addition to the loop counters: the number of the link at the root of a tree, or to an instance of
+# a switch.
 ROOT = 10**6
 
 
@@ -335,7 +336,7 @@ def _single(filled: tuple[CountProduct, ...], now: Touch, ways: Ways) -> CountPr
 
 
 def _summed(values: Array | int, axes: tuple[int, ...]) -> Array:
-    """The sum over `axes` as an array, also of a single number."""
+    """The sum over `axes`, as an array even if it is a single number."""
     return np.asarray(np.asarray(values, dtype=object).sum(axis=axes), dtype=object)
 
 
@@ -459,7 +460,7 @@ def _book(
         row.reach = max(row.reach, _reach(flow, role))
     if not dim[1].link.timed or not shifts:
         return
-    apart = topology in ("tree", "switch")  # of these several links lead into a row
+    apart = topology in ("tree", "switch")  # several of these links lead into one row
     ways = Ways(role, shifts[-1], apart, by_link=apart, labelled=True)
     entering = _products(flow, ways)
     (row.up if flow.up else row.down).append((tensor_bits(layout, flow.tensor), entering))

@@ -78,8 +78,9 @@ class OutputLevel:
 def stays(level: OutputLevel) -> bool:
     """Whether anything is held from one visit of the level to the next.
 
-    Nothing is if each step of the loops over which its policy carries leads to a tile without a common
-    element, such as `slide` on output rows. Then the level counts like a refilled one.
+    Nothing is held if every step of the loops over which its policy carries leads to a tile that has no
+    element in common with the one before, as with `slide` on output rows. Then the level counts like a
+    refilled one.
     """
     for axis in sorted(level.carries):
         seen = modes(level.held.factors, axis)

@@ -161,8 +161,8 @@ class Tracks:
     def _rows(self, p: PipelineSplit, einsum: str, products: list[Weighted], ends: bool) -> tuple[Ints, Ints]:
         """(physical instances, values per instance and iteration) of the sums of the products.
 
-        What does not have all counters of an iteration happens in the first (`ends`: last) one that it
-        covers.
+        A product that lacks some counters of an iteration is booked in the first (`ends`: last) iteration
+        that it covers.
         """
         temporal, keys = self.loops(p)[1], self.keys[p.node]
         groups: dict[tuple[int, ...], list[Weighted]] = defaultdict(list)

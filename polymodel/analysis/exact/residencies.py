@@ -31,7 +31,7 @@ from polymodel.schedule.touch import RankBlock, View, every_access, partition
 
 Mask = NDArray[np.bool_]
 Masks = tuple[Mask, ...]
-_CLASSES = 9  # of a stencil over a plane: what is read before the first generation, and beyond four edges
+_CLASSES = 9  # enough for a stencil over a plane: reads before the first generation, and beyond four edges
 _PARTS = 500
 
 

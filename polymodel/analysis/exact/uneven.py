@@ -166,7 +166,7 @@ class RefilledChain:
     def _unfilled_terms(self, level: int) -> list[SetProduct]:
         touched = self._touched(level)
         whole = self._receiving(level, touched)
-        if all(a is b for a, b in zip(whole, touched, strict=True)):  # all that start are offered a value
+        if all(a is b for a, b in zip(whole, touched, strict=True)):  # every run is offered a value
             if not self.levels[level - 1].read_first:
                 return self.empty(level)
             if self.levels[level].executions is None:

@@ -17,22 +17,23 @@ from polymodel.frozen import dataclass
 Size = int | str
 Value = Any  # an int, an int64 array or a SymPy expression, depending on the Ops
 
-# How a loop's tiles are taken: all of them, or one only, `widest`: the largest one, which is the first or the
-# second; `only`: all is one tile; `two`, `three`: there are at most so many; `last`: the tile at the last
-# counter that any instance reaches; `before last`: the one before it, which there must be; `nominal`: as
-# large as the loop's sizes allow; `hops`: all of them, each as often as its counter says, from 1 on. `window`
-# is not a loop: of what a tile of a consumer needs of its producer.
+# Which of a loop's tiles count: `each` of them, or a single one. `widest`: the largest one, which is the
+# first or the second; `only`: everything is one tile; `two`, `three`: there are at most so many; `last`: the
+# tile at the last counter that any instance reaches; `before last`: the one before it, which must exist;
+# `nominal`: as large as the loop's sizes allow; `hops`: all of them, each weighted by its counter, from 1 on.
+# `window` is not a loop: it stands for what a tile of a consumer needs of its producer.
 Way = Literal[
     "each", "first", "second", "third", "widest", "nominal", "only", "two", "three", "last", "before last",
     "hops", "window",
 ]  # fmt: skip
-# Of two stamps: `pair`: neighbours k and k + 1; `wrap`: from the last tile before a step to the first one
+# For two stamps: `pair`: neighbours k and k + 1; `wrap`: from the last tile before a step to the first one
 # after it (pair_atoms.py); `to second`, `to third`, `to fourth`, `to last`: the step onto that tile.
 Role = Way | Literal["pair", "wrap", "to second", "to third", "to fourth", "to last"]
 
 
 class NumberTable(Protocol):
-    """A number for each choice of some sizes that no formula gives: `at` numbers, or `of` arrays of them."""
+    """A number that no formula gives, for each choice of some sizes: `at` takes numbers, `of` arrays of
+    them."""
 
     def at(self, *sizes: int) -> int: ...
     def of(self, *sizes: Value) -> Value: ...
@@ -155,7 +156,7 @@ class RoundedActions:
     """The number of actions of `each` bits that move all tiles of several rank variables, each tile in whole
     actions.
 
-    `chains`: of each variable its extent and the tiles of its loops, outermost first; `bits`: of one element.
+    `chains`: for each variable its extent and the tiles of its loops, outermost first; `bits`: per element.
     """
 
     chains: tuple[tuple[Size, ...], ...]
@@ -275,7 +276,7 @@ class LevelWalk:
         return n, Tile(t, t, tile.more), Tile(left, ref, tile.more)
 
     def after_first(self, tile: Tile, level: ChainLevel) -> Tile:
-        """All but the first tile, as one."""
+        """Everything after the first tile, as a single tile."""
         t = self.size(level.begin)
         e = self.ops.beyond(tile.e, t)
         more = tile.more if level.more is None else level.more
@@ -324,14 +325,14 @@ class LevelWalk:
         return inner(self.after(tile, level, 1))
 
     def widest_of(self, e: Value, level: ChainLevel) -> Value:
-        """The extent of the largest tile: of all from the second on, of the second one."""
+        """The extent of the largest tile; of all tiles from the second on, that is the second one."""
         t, f = self.size(level.tile), self.size(level.begin)
         if level.start is None:
             return self.least(e, t)
         return self.ops.most(self.least(e, f), self.least(self.ops.beyond(e, f), t))
 
     def widest(self, tile: Tile, level: ChainLevel, inner: Inner) -> Value:
-        if level.more is not None:  # everything that uses a widest tile increases with its needs
+        if level.more is not None:  # every use of a widest tile is monotone in what the tile needs
             return self.ops.most(self.first(tile, level, inner), self.second(tile, level, inner))
         e = self.widest_of(tile.e, level)
         return inner(Tile(e, self.widest_of(tile.ref, level) if self.uneven else e, tile.more))
@@ -350,7 +351,7 @@ class LevelWalk:
         return self.at_most(2, tile, level) * inner(tile)
 
     def at_most(self, more: int, tile: Tile, level: ChainLevel) -> Value:
-        """1 if the loop has at most one trip and `more`."""
+        """1 if the loop has at most 1 + `more` trips, else 0."""
         t, begin = self.size(level.tile), self.size(level.begin)
         return self.ops.le(tile.ref, begin + more * t)
 

@@ -30,7 +30,7 @@ MOST_CLASSES = 2**14  # combinations of tiles that differ in what is held
 @dataclass(frozen=True)
 class Coordinate:
     """One rank, or a variable that indexes none: the variable (-1: none), its factor (0: it indexes none),
-    and by how much each access is further."""
+    and the offset of each access."""
 
     variable: int
     factor: int
@@ -39,8 +39,8 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class Marked:
-    """Elements of tiles of one variable: the number of the tile, the element, and its marks; `counters`: of
-    each tile those of its loops, outermost first; `widths`: how many values each counter may take."""
+    """Elements of tiles of one variable: the number of the tile, the element, and its marks; `counters`: for
+    each tile the counters of its loops, outermost first; `widths`: how many values each counter may take."""
 
     tile: Ints
     element: Ints
@@ -49,7 +49,7 @@ class Marked:
     widths: tuple[int, ...]
 
     def numbers(self, places: Sequence[int]) -> Ints:
-        """Of each tile one number for the counters of some loops."""
+        """For each tile, one number that encodes the counters of some loops."""
         import numpy as np
 
         result = np.zeros(len(self.counters), np.int64)
@@ -58,11 +58,11 @@ class Marked:
         return result
 
     def under(self, places: Sequence[int]) -> tuple[Ints, Ints, Ints]:
-        """(Number, element, marks) where tiles that differ in the other counters are one."""
+        """(Number, element, marks), with tiles that differ only in the other counters merged."""
         return joined(self.numbers(places)[self.tile], self.element, self.marks)
 
     def touching(self) -> Ints:
-        """Of each tile the accesses that touch anything in it."""
+        """For each tile, the accesses that touch anything in it."""
         import numpy as np
 
         result = np.zeros(len(self.counters), np.int64)
@@ -71,7 +71,7 @@ class Marked:
 
 
 def joined(number: Ints, element: Ints, marks: Ints) -> tuple[Ints, Ints, Ints]:
-    """Distinct (number, element), each with the marks of all."""
+    """Distinct (number, element), each with the union of the marks."""
     import numpy as np
 
     low = int(element.min(initial=0))
@@ -138,7 +138,7 @@ def number_by_marks(
     region: BoxUnion, ranks: Ranks, tiles: Sequence[Tiles], turns: Sequence[Turn], step: LoopStep | None
 ) -> tuple[tuple[int, ...], Ints] | None:
     """The number of values of each counter, and of distinct (kept counters, element) at each number of the
-    counters kept `apart`; with `step` of those that stay. None where marks do not decide it."""
+    counters kept `apart`; with `step` of those that stay. None where marks do not determine it."""
     import numpy as np
 
     every = coordinates(region, ranks)
@@ -168,19 +168,19 @@ def number_by_marks(
 
 
 def _places(turns: Sequence[Turn]) -> list[int]:
-    """Of each loop its place among those over its variable."""
+    """For each loop, its place among the loops over its variable."""
     return [sum(other.variable == t.variable for other in turns[:i]) for i, t in enumerate(turns)]
 
 
 def _loops_of(turns: Sequence[Turn], variable: int, uses: Sequence[object]) -> tuple[int, ...]:
-    """The places of the loops over a variable whose counters are used so."""
+    """The places of those loops over a variable whose counters have one of these uses."""
     places = zip(turns, _places(turns), strict=True)
     return tuple(p for t, p in places if t.variable == variable and t.use in uses)
 
 
 def _steps(every: Sequence[Coordinate], turns: Sequence[Turn], step: LoopStep) -> list[StepLoops] | None:
-    """The loops of each coordinate by whether they are outside a loop that steps; None if instances, or the
-    largest of some counts, would have to be told apart."""
+    """The loops of each coordinate, split into those outside the loop that steps and the others; None if
+    instances, or the largest of some counts, would have to be distinguished."""
     if any(t.spatial or t.use not in ("keep", "merge") for t in turns):
         return None
     if step.moves and turns[step.outside].use != "keep":
@@ -200,7 +200,7 @@ def _steps(every: Sequence[Coordinate], turns: Sequence[Turn], step: LoopStep) -
 def is_settled_by_marks(
     region: BoxUnion, ranks: Ranks, tiles: Sequence[Tiles], turns: Sequence[Turn], axis: int
 ) -> bool | None:
-    """Whether tiles do not depend on one of the loops; None where marks do not decide it."""
+    """True if tiles do not depend on one of the loops; None where marks do not determine it."""
     every = coordinates(region, ranks)
     if every is None or any(t.spatial or t.use != "keep" for t in turns):
         return None
@@ -212,7 +212,7 @@ def is_settled_by_marks(
 def peaks_by_marks(
     region: BoxUnion, tiles: Sequence[Tiles], asked: Sequence[tuple[tuple[int, ...], Ranks]]
 ) -> Ints | None:
-    """The sizes of tiles of some buffets at all stamps that differ in them. `asked`: of each the number of
+    """The tile sizes of some buffets at all stamps where they differ. `asked`: for each buffet the number of
     loops of each variable that determine its tile, and its ranks."""
     found = []
     for depth, ranks in asked:
@@ -226,8 +226,8 @@ def peaks_by_marks(
 def number_of_elements(
     region: BoxUnion, every: Sequence[Coordinate], tiles: Sequence[Tiles], loops: Sequence[LoopUses]
 ) -> Ints | None:
-    """The number of distinct (kept counters, element), with one axis for each coordinate's counters that
-    stay apart; None if these are too many. `loops`: of each variable."""
+    """The number of distinct (kept counters, element), with one axis for each coordinate's counters that are
+    kept apart; None if these are too many. `loops`: those of each variable."""
     import numpy as np
 
     tables = []
@@ -260,7 +260,7 @@ def number_of_elements(
 
 
 def combined(every: Iterable[Iterable[int]]) -> frozenset[int]:
-    """All bitwise "and" of one number of each, with 0 if there is one."""
+    """Every bitwise "and" of one number from each set, including 0 where it occurs."""
     found = {-1}
     for some in every:
         found = {a & b for a in found for b in some}
@@ -268,7 +268,7 @@ def combined(every: Iterable[Iterable[int]]) -> frozenset[int]:
 
 
 def values_by_marks(region: BoxUnion, factors: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """The lowest and highest value of a rank, and the number of its values; None where marks do not decide
+    """The lowest and highest value of a rank, and the number of its values; None where marks do not determine
     it."""
     every = coordinates(region, (factors,))
     if every is None:
@@ -280,8 +280,8 @@ def values_by_marks(region: BoxUnion, factors: tuple[int, ...]) -> tuple[int, in
     return int(values.min()), int(values.max()), len(values)
 
 
-# Steps of temporal loops. Visits at which nothing is touched are none; where others than those of tiles
-# without any element along some variable are without, a step need not be from one tile to the next.
+# Steps of temporal loops. A stamp at which nothing is touched is no visit. If nothing is touched even where
+# tiles have elements along every variable, a step need not lead from one tile to the next.
 
 
 def is_always_touched(every: Sequence[Marked]) -> bool:
@@ -291,8 +291,8 @@ def is_always_touched(every: Sequence[Marked]) -> bool:
 
 @dataclass(frozen=True)
 class StepLoops:
-    """The loops of one variable: outside the loop that steps, that loop itself (none: it is over another
-    variable), and those inside it."""
+    """The loops of one variable: those outside the loop that steps, that loop itself (none if it is over
+    another variable), and those inside it."""
 
     outside: tuple[int, ...]
     axis: tuple[int, ...]
@@ -300,8 +300,8 @@ class StepLoops:
 
 
 def number_that_stays(every: Sequence[Marked], steps: Sequence[StepLoops]) -> int:
-    """The number of elements, over all steps of a loop, that its last tile before and its first one after the
-    step have."""
+    """The number of elements, over all steps of a loop, that the last tile before the step and the first one
+    after it share."""
     found: dict[tuple[int, int], int] = {(-1, -1): 1}
     for rows, mine in zip(every, steps, strict=True):
         pairs, counts = _marks_of_both(rows, mine)
@@ -315,7 +315,7 @@ def number_that_stays(every: Sequence[Marked], steps: Sequence[StepLoops]) -> in
 
 
 def _marks_of_both(tiles: Marked, mine: StepLoops) -> tuple[Ints, Ints]:
-    """The pairs of marks that elements have before and after steps, and how often."""
+    """The pairs of marks that elements have before and after steps, and how often each pair occurs."""
     import numpy as np
 
     number, element, marks = tiles.under((*mine.outside, *mine.axis, *mine.inside))
@@ -327,7 +327,7 @@ def _marks_of_both(tiles: Marked, mine: StepLoops) -> tuple[Ints, Ints]:
     np.maximum.at(highest, which, number)
     last, first = number == highest[which], number == lowest[which]
     before, after = which[last], which[first]
-    if mine.axis:  # a step is from one iteration to the next one below the same outer ones
+    if mine.axis:  # a step leads to the next iteration within the same outer iterations
         width = tiles.widths[mine.axis[0]]
         follows = np.zeros(len(groups), bool)
         follows[1:] = groups[1:] // width == groups[:-1] // width
@@ -343,13 +343,13 @@ def _marks_of_both(tiles: Marked, mine: StepLoops) -> tuple[Ints, Ints]:
 
 
 def stays_alike(every: Sequence[Marked], moving: int, axis: int) -> bool:
-    """Whether tiles do not depend on a loop: number `axis` of those of coordinate `moving`."""
+    """True if tiles do not depend on a loop: number `axis` among those of coordinate `moving`."""
     import numpy as np
 
     rows = every[moving]
     others = sorted(combined({*r.marks.tolist()} for n, r in enumerate(every) if n != moving) - {0})
     kinds, kind = np.unique(rows.marks, return_inverse=True)
-    # Marks are alike that reach the same elements together with those of other ranks.
+    # Marks are equivalent if, together with those of other ranks, they reach the same elements.
     met = [tuple(bool(m & q) for q in others) for m in kinds.tolist()]
     number = {row: n for n, row in enumerate(dict.fromkeys(met)) if any(row)}
     alike = np.array([number.get(row, -1) for row in met], np.int64)[kind.reshape(-1)]
@@ -368,8 +368,8 @@ def stays_alike(every: Sequence[Marked], moving: int, axis: int) -> bool:
 def tiles_that_differ(
     region: BoxUnion, tiles: Sequence[Tiles], asked: Sequence[tuple[Sequence[int], Sequence[Coordinate]]]
 ) -> Ints | None:
-    """The sizes of tiles of some buffets at all stamps that differ in them; None if these are too many.
-    `asked`: of each the number of loops of each variable that determine its tile, and its coordinates."""
+    """The tile sizes of some buffets at all stamps where they differ; None if these are too many. `asked`:
+    for each buffet the number of loops of each variable that determine its tile, and its coordinates."""
     import numpy as np
 
     classes = [_classes(region, k, tiles[k], asked) for k in range(region.own)]
@@ -390,13 +390,13 @@ def _all_of(marks: Iterable[int]) -> int:
     return result
 
 
-Counts = Mapping[int, int]  # by marks the number of elements
+Counts = Mapping[int, int]  # marks -> number of elements
 
 
 def _classes(
     region: BoxUnion, k: int, tiles: Tiles, asked: Sequence[tuple[Sequence[int], Sequence[Coordinate]]]
 ) -> list[tuple[int, list[Counts]]]:
-    """Of a variable the different tiles at stamps: the accesses that touch anything, and of each buffet the
+    """The different tiles of a variable at stamps: the accesses that touch anything, and for each buffet its
     elements by their marks."""
     import numpy as np
 
@@ -446,14 +446,14 @@ def _size(
     return sum(found.values())
 
 
-# Tiles one by one. Loops are given by their variable, and their place among those over it.
+# Tiles one by one. A loop is given by its variable and its place among the loops over it.
 
 Turns = Sequence[tuple[int, int]]
 
 
 def tiles_touched(region: BoxUnion, choices: Sequence[Sequence[Tiles]], loops: Turns) -> list[Ints] | None:
-    """For each choice of tiles the distinct counters of some loops where anything is touched; None if these
-    are too many."""
+    """For each choice of tiles, the distinct counters of some loops at which anything is touched; None if
+    these are too many."""
     every = coordinates(region, ())
     found = [None if every is None else _touched(region, every, tiles, loops) for tiles in choices]
     return None if any(rows is None for rows in found) else found
@@ -486,8 +486,8 @@ def _touched(
 def sizes_at(
     region: BoxUnion, ranks: Ranks, choices: Sequence[Sequence[Tiles]], loops: Turns, stamps: Ints
 ) -> Ints | None:
-    """The number of elements of the tile at each stamp: the number of a choice of tiles, and the counters of
-    the first of the loops. None where marks do not decide it."""
+    """The number of elements of the tile at each stamp. A stamp: the number of a choice of tiles, and the
+    counters of the first loops. None where marks do not determine it."""
     import numpy as np
 
     every = coordinates(region, ranks)

@@ -111,7 +111,7 @@ def _sums(space: Space, one: SumRank, uses: Uses) -> Form:
 def _elements_of(
     space: Space, variable: str, uses: Uses, wraps: Sequence[int] = ()
 ) -> tuple[ChainLevel, ...]:
-    """Levels of an indexing variable; windows of merged loops, which may overlap, are one window.
+    """Levels of an indexing variable; windows of merged loops, which may overlap, count as one window.
 
     Loops that wrap must have one trip.
     """
@@ -196,7 +196,7 @@ def settled(space: Space, axis: int) -> Form:
     roles: dict[int, Role] = {i: "widest" for i in space.of(v) if i < axis}
     levels = space.ladder(v, {**roles, axis: "only"}, until=axis)
     if any(lv.role == "widest" and lv.more is not None for lv in levels):
-        # Any of several windows may be the widest: the loop has a second trip if it has one in any of them.
+        # Any of several windows may be the widest: the loop has a second trip if any window gives it one.
         again = space.ladder(v, {**roles, axis: "second"}, until=axis)
         return number(1) - summed(space.extent(v), again, ONE)
     return summed(space.extent(v), levels, ONE)
@@ -225,8 +225,8 @@ def nominal_trips(stamps: Space, axis: int) -> Form:
 def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     """Distinct (kept counters, element) that stay over the steps of the temporal loop at `axis`.
 
-    A step: the loops outside stay, this one advances by one, those inside wrap from last to first. Merged
-    counters count as carried if every active instance has the element already. `sliding`: the caller
+    In a step the loops outside stay, this one advances by one, and those inside wrap from last to first.
+    Merged counters count as carried if every active instance has the element already. `sliding`: the caller
     multiplies by "no dependent loop inside has a second trip".
     """
     moving = space.axes[axis].variable
@@ -286,7 +286,7 @@ def _temporal_inside(space: Space, variable: str, axis: int, uses: Uses) -> list
 
 
 def _wrapped(space: Space, variable: str, axis: int, uses: Uses) -> Form:
-    """A variable that does not index: instances that are active both at the last counters and at the
+    """For a variable that does not index the tensor: instances active both at the last counters and at the
     first."""
     positions = space.of(variable)
     wraps = _temporal_inside(space, variable, axis, uses)
@@ -317,8 +317,8 @@ def _uneven(space: Space, variable: str) -> NotSeparable:
 
 
 def _pairs(space: Space, variable: str, axis: int, uses: Uses) -> Form:
-    """Steps of a loop that does not index, times the instances inside that are active both before and
-    after."""
+    """Steps of a loop that does not index the tensor, times the instances inside that are active both before
+    and after."""
     positions = space.of(variable)
     inside = [i for i in positions if i > axis]
     spatial = {uses[i] for i in inside if space.axes[i].spatial}
@@ -363,8 +363,7 @@ def _seams(space: Space, variable: str, axis: int, uses: Uses) -> bool:
 
 
 def _overlap(space: Space, variables: tuple[str, ...], uses: Uses, axis: int | None = None) -> Listing:
-    """Windows whose parts are shared by instances; with `axis` what stays of them over the steps of that
-    loop."""
+    """Windows of which instances share parts; with `axis`, what stays of them over the steps of that loop."""
     positions = sorted(i for v in variables for i in space.of(v))
     extents = tuple(space.extent(v) for v in variables)
     odd = any(
@@ -407,8 +406,8 @@ def _met_windows(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
 def _side(space: Space, variable: str, axis: int, uses: Uses) -> Side:
     """A variable's tiles before and after a step.
 
-    Instances keep their own elements, also merged ones, which have no element in common of a variable that
-    alone indexes its rank.
+    Each instance keeps its own elements, even if instances are merged: where a variable alone indexes its
+    rank, they have no element in common.
     """
     positions = space.of(variable)
     merged = [i for i in positions if uses[i] == "merge" and not space.axes[i].spatial]
@@ -453,7 +452,7 @@ def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
     return whole - rest
 
 
-# Rank variables that bounds couple: which mappings of them have closed forms.
+# Rank variables coupled by bounds: which mappings of them have closed forms.
 
 
 def _tied(problem: Problem, einsum: str) -> dict[str, tuple[TiedGroup, int]]:
@@ -463,8 +462,8 @@ def _tied(problem: Problem, einsum: str) -> dict[str, tuple[TiedGroup, int]]:
 
 
 def tied_loops(problem: Problem) -> tuple[frozenset[int], frozenset[int]]:
-    """The loops (by node id) that Einsums share within other bounds, and those of them in which not all
-    execute in every iteration or instance."""
+    """The loops (by node id) that Einsums share although their bounds differ, and those of them in some
+    iteration or instance of which not every Einsum executes."""
     result, uneven = set(), set()
     for node_id, loop, _ in problem.tree.walk():
         if not isinstance(loop, Loop):
@@ -512,7 +511,7 @@ def symbols_refused(where: str) -> NotSeparable:
 def check_tied(problem: Problem, decided: Mapping[str, Set[int]]) -> None:
     """Refuse inferred Einsums in cases that have closed forms for boxes only.
 
-    `decided`: the loops (by node id) that decide what Einsums execute that these do not all bind.
+    `decided`: by Einsum, the loops (by node id) that decide what it executes if these do not all bind it.
     """
     loops = set().union(*decided.values())
     for e in problem.tree.einsums:
@@ -526,8 +525,7 @@ def check_tied(problem: Problem, decided: Mapping[str, Set[int]]) -> None:
 
 
 def whole_rank(space: Space, expr: Affine) -> tuple[int, int] | None:
-    """(lowest, highest) index of a rank that is touched entirely, without holes, at every stamp; else
-    None."""
+    """(lowest, highest) index of a rank that every stamp touches entirely, without holes; else None."""
     names = {v for v, c in expr.terms if c}
     group = next((g for g in space.groups if names & set(g.variables)), None)
     every = names if group is None else names | set(group.variables)
@@ -552,7 +550,7 @@ def moving(space: Space, variable: str) -> list[int]:
 
 
 def span(space: Space, variable: str) -> tuple[int, int]:
-    """The lowest value of a variable that executes at any stamp, and the number of values from there on."""
+    """The lowest value of a variable that executes at any stamp, and the number of values from it on."""
     window = space.window(variable)
     if window is not None:
         return window.low, window.scale * window.extent + window.start

@@ -1,15 +1,15 @@
-"""Buffets that stay while other Einsums run, if it depends on the stamp whether they do.
+"""Buffets that stay while other Einsums run, where the stamp decides whether they do.
 
-A buffet stays between two visits that share an element. Which visits do, at a stamp, depends on two steps:
-the one that led to it, whose loop is the innermost one that is past its first iteration, and the one that
-follows, whose loop is the innermost one that is not at its last. The relevant loops differ between buffets:
-one of a branch further out steps with the outer loops only, others with those inside as well. So each loop is
-considered by itself, in its first iteration, in its last one and in one between, and all combinations are
+A buffet stays between two visits that share an element. Which visits share one depends, at a stamp, on two
+steps: the step that led to the stamp, of the innermost loop that is past its first iteration, and the step
+that follows, of the innermost loop that is not at its last. The relevant loops differ between buffets: a
+buffet of a branch further out steps with the outer loops only, others with those inside as well. So each loop
+is considered separately, in its first iteration, in its last one and in one between, and all combinations are
 formed. The second iteration represents those between: its tile is as large as theirs, and shares as much with
-those before and after. If the first iteration differs from the others (the loop has a first tile of its own,
-or an inferred Einsum makes a larger window at first), the second iteration is considered by itself too, and
-the third one represents those that follow an iteration between. Iterations that no buffet distinguishes from
-the first one are omitted.
+the tiles before and after it. If the first iteration differs from the others (the loop has a first tile of
+its own, or an inferred Einsum makes a larger window at first), the second iteration is considered separately
+too, and the third one represents those that follow an iteration between. Iterations that no buffet
+distinguishes from the first one are omitted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Stay:
     def asks_for_last(self, axis: int) -> bool:
         """Whether the buffet may be there at the last iteration of the loop only.
 
-        It then steps further out, or tiles inside the last one, which is smaller, are closer together.
+        In that case it steps with a loop further out, or the last tile, which is smaller, holds tiles that
+        are closer together.
         """
         space = self.node.space
         v = space.axes[axis].variable if axis < self.node.depth else ""
@@ -190,7 +191,7 @@ def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
 
 
 def _in_nest(bare: Space, nest: list[int], stays: list[Stay], widest: Stamp) -> Iterator[dict[int, Role]]:
-    """The iterations of a nest's loops: first and last ones, and one between of at most one loop."""
+    """The iterations of a nest's loops: first and last ones, and an intermediate one of at most one loop."""
     ends: dict[int, tuple[Role, ...]] = dict.fromkeys(nest, ("first",))
     between: dict[int, Role] = {}
     for i in nest:
@@ -324,10 +325,11 @@ def unknown(node: SymbolicBuffet) -> NotSeparable:
 
 
 def made_once_before(layout: SymbolicLayout, bare: Space, stay: Stay) -> tuple[frozenset[int], Space | None]:
-    """Loops above the Einsum in whose first iteration alone the buffet's users execute, unlike the Einsum.
+    """Loops above the Einsum that run the buffet's users in their first iteration only, but the Einsum in
+    others too.
 
-    They include loops that are not above a user, which ends before they begin. Also the stamps of a user that
-    continues in loops in which the Einsum does not.
+    They include loops that are not above a user: it ends before they begin. Also returned: the stamps of a
+    user that executes in further iterations of loops in which the Einsum does not.
     """
     loops: dict[frozenset[int], Space | None] = {}
     for user in stay.node.users:
@@ -363,7 +365,8 @@ def _undecided(space: Space, axis: int) -> bool:
 
 
 def executes_once(layout: SymbolicLayout, bare: Space, user: str) -> frozenset[int]:
-    """Loops above both in whose first iteration alone a user of a buffet executes, unlike the Einsum."""
+    """Loops above both that run a user of a buffet in their first iteration only, but the Einsum in others
+    too."""
     stamps = layout.stamps(user, layout.paths[user])
     shared = shared_loops(layout, bare.einsum.name, user)
     mine = (i for i in temporal(bare) if i < shared)
@@ -381,8 +384,8 @@ def stays_unevenly(stay: Stay) -> NotSeparable:
 def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, Form] | None:
     """Loop -> 1 if its steps leave something in the buffet; None if it depends on the iteration.
 
-    If a loop's step leaves anything, so do those inside it. Loops over coupled variables are omitted
-    (`gap_of`), and those of `once`, in whose first iteration alone the users execute.
+    If a loop's step leaves anything, so do those inside it. Omitted: loops over coupled variables (`gap_of`),
+    and those of `once`, which run the users in their first iteration only.
     """
     node, space = stay.node, stay.node.space
     reach = min(node.depth, stay.shared)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def crossed(link: TransferPath, ledger: FormLedger) -> Iterator[tuple[RowForms, int, Dimension | None]]:
-    """The entry of each toll and costly link.
+    """Each toll and costly link on the path.
 
-    Also the loop position up to which instances are distinct there, and the dimension unless a transfer is
+    With the loop position up to which instances are distinct there, and the dimension unless a transfer is
     one hop.
     """
     for toll, level in _tolls(link):
@@ -40,7 +40,7 @@ def _below(link: TransferPath, level: int, position: int) -> bool:
 
 
 def _within(link: TransferPath, order: int, position: int) -> bool:
-    """Whether data cross the dimension of a spatial loop not before another one."""
+    """Whether data cross the dimension of a spatial loop at the same place as another one, or after it."""
     return link.order(link.coordinate(position)) >= order
 
 
@@ -77,8 +77,8 @@ def hops_of(
 ) -> Form:
     """The hops in a dimension; `first`: over the link to the first instance of a switch.
 
-    `entering`: what is counted with each loop's counter used so; `down`: of partial sums, which the first
-    instance alone receives unless the dimension broadcasts them.
+    `entering`: the count for a given use of each loop's counter; `down`: the transfers are partial sums,
+    which only the first instance receives unless the dimension broadcasts them.
     """
     if first:
         return entering(to_each(link, dim, between, down, "at0"))
@@ -95,7 +95,7 @@ def hops_of(
 def to_each(
     link: TransferPath, dim: Dimension, between: Callable[[int], Use], down: bool, use: Use
 ) -> Callable[[int], Use]:
-    """Counters in a count of the instances along a dimension that receive something.
+    """The use of counters that counts the instances along a dimension that receive something.
 
     Each by itself (`keep`), or the first of them alone (`at0`).
     """
@@ -115,11 +115,11 @@ def to_each(
 def along_mesh(
     link: TransferPath, mesh: Dimension, between: Callable[[int], Use], down: bool
 ) -> Callable[[int], Use]:
-    """Counters in a count of the links that transfers cross along a mesh.
+    """The use of counters that counts the links which transfers cross along a mesh.
 
-    Of each it is the coordinate of the farthest instance, from 1 on. Instances that share an element are the
-    first ones, so their number equals that of the links. `down`: of partial sums, which the first instance
-    alone receives unless the dimension broadcasts them.
+    A transfer crosses as many links as the coordinate of its farthest instance, from 1 on. Instances that
+    share an element are the first ones, so their number equals that of the links. `down`: the transfers are
+    partial sums, which only the first instance receives unless the dimension broadcasts them.
     """
     space = link.space
     along = [i for i, a in enumerate(space.axes) if a.spatial and link.coordinate(i) == mesh]

@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     import sympy
 
 
-# Which loops must run once, for dependences between Einsums to be kept at other sizes.
+# Which loops must run once so that dependences between Einsums hold at other sizes.
 #
-# Whether a dependence breaks depends on which loops run more than once, that is whose tile is smaller than
-# the enclosing one, and the more do, the more breaks. So each loop is tried alone, all others running once.
+# Whether a dependence breaks depends on which loops run more than once, that is, have a tile smaller than the
+# enclosing one: the more of them do, the more dependences break. So each loop is tried alone, with all others
+# running once.
 
 Size = int | str
 Pair = tuple[Size, Size]  # an enclosing tile and a tile in it
@@ -72,8 +73,7 @@ class Breaking:
 
     @property
     def once(self) -> tuple[tuple[Size, Size, str], ...]:
-        """Return (enclosing tile, tile, violation otherwise) of loops that must run once, for each loop
-        separately."""
+        """Return (enclosing tile, tile, violation if it runs more often) for each loop that must run once."""
         return self._conditions[0]
 
     @property
@@ -162,7 +162,7 @@ def _assigned(
 
 
 def _grown(inner: Mapping[object, set[object]], least: int, factor: int) -> dict[object, int] | None:
-    """A number for each size, larger than all that are inside; None if there is none."""
+    """A number for each size that is larger than all sizes inside it; None if there is none."""
     known: dict[object, int] = {}
     open_ = list(inner)
     while open_:

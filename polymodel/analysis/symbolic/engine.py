@@ -74,7 +74,7 @@ class Symbolic:
         return _traffic_under(problem, override(reuse))
 
 
-@lru_cache(maxsize=16)  # each printed report compares the policies of a problem that may be evaluated often
+@lru_cache(maxsize=16)  # each printed report compares policies, and the same problem may be evaluated often
 def _traffic_under(problem: Problem, reuse: Reuse | None) -> tuple[Traffic, ...]:
     refuse_rounding(problem)
     _refuse_what_is_not_formed(problem)
@@ -84,7 +84,7 @@ def _traffic_under(problem: Problem, reuse: Reuse | None) -> tuple[Traffic, ...]
 
 
 ENGINE = Symbolic()
-MOST_LOOPS = 4  # whose single trips decide what stays: each doubles the number of forms
+MOST_LOOPS = 4  # loops whose single trips decide what stays: each doubles the number of forms
 
 
 def closed_counts(
@@ -109,7 +109,7 @@ def closed_counts(
     except NotSeparable as refusal:
         if live or ranks or not _are_intervals(problem, override(reuse)):
             raise
-        try:  # listed value by value, instances that are sometimes idle are distinguished
+        try:  # a list of values distinguishes instances that are sometimes idle
             cases = list(_cases(problem, override(reuse), ranks, live, {}, number(1), points=True))
         except NotSeparable:
             raise refusal from None
@@ -148,9 +148,9 @@ def _cases(
 
 
 def _are_intervals(problem: Problem, reuse: Reuse | None) -> bool:
-    """Whether the executed iterations of some Einsum were treated as intervals that could be listed.
+    """Whether executed iterations of some Einsum were treated as intervals although they could be listed.
 
-    They are inferred, or spread over instances.
+    That is so for an inferred Einsum, or one that is spread over instances.
     """
     try:
         result = paths(problem, reuse, {}).values()
@@ -310,7 +310,7 @@ def _larger(tile: int | str, start: int | str | None) -> int | str | Larger:
 
 
 def _widest(window: Window, shared: list[LoopAxis]) -> ChainSize:
-    """The widest window, in which own tiles must fit."""
+    """The widest window, in which the Einsum's own tiles must fit."""
     tile = _larger(shared[-1].tile, shared[-1].start) if shared else window.extent
     if isinstance(tile, int):
         return window.scale * tile + window.start

@@ -19,7 +19,7 @@ from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode
 from polymodel.workload.einsum import TensorAccess
 
-# The path of one tensor from one storage to the next, and what has no closed form on it.
+# The path of one tensor from one storage to the next, and the transfers on it that have no closed form.
 
 Dimension = tuple[str, str]  # a component and its dimension
 ALWAYS = number(1)
@@ -27,7 +27,7 @@ ALWAYS = number(1)
 
 @dataclass(frozen=True)
 class HeldIteration:
-    """One iteration of temporal loops, by position; `lasts`: 1 if a loop has none after it."""
+    """One iteration of temporal loops, by position; `lasts`: 1 if a loop has no iteration after it."""
 
     uses: Mapping[int, Use] = field(default_factory=dict)
     lasts: Mapping[int, Form] = field(default_factory=dict)
@@ -47,10 +47,10 @@ EVERY_ITERATION = HeldIteration()
 @dataclass(frozen=True)
 class TransferPath:
     """The path of one tensor from `chain[place - 1]` to `chain[place]`, or to compute if there is none.
-    `space` has the loops above the child (compute: all of the operation's coordinates). `access`: the one
-    that compute reads or writes. `instance`: if spatial loops run over variables that bounds couple, the
-    numbers (by node id) of the instance whose accesses are counted. `iteration`: the fixed iterations of
-    temporal loops."""
+    `space` has the loops above the child (compute: all of the operation's coordinates). `access`: the access
+    by which compute reads or writes the tensor. `instance`: if spatial loops run over variables that bounds
+    couple, the numbers (by node id) of the instance whose accesses are counted. `iteration`: the fixed
+    iterations of temporal loops."""
 
     layout: SymbolicLayout
     einsum: str
@@ -193,8 +193,8 @@ def refuse_uneven_runs(link: TransferPath) -> None:
 
 
 def refuse_growing(link: TransferPath, partials: Callable[[], bool]) -> None:
-    """Refuse first tiles if other than the largest instance receive partial sums, or not all at once.
-    `partials`: whether any are received."""
+    """Refuse first tiles if instances other than the largest one receive partial sums, or if not all receive
+    them at once. `partials`: whether any are received."""
     space, spread = link.space, []
     for v in space.spread:
         axes = [(i, space.axes[i]) for i in space.of(v)]
@@ -213,8 +213,8 @@ def refuse_growing(link: TransferPath, partials: Callable[[], bool]) -> None:
 
 
 def refuse_idle(link: TransferPath) -> None:
-    """Refuse tiles that are refilled in instances that were idle: none of them may be the busiest. The
-    largest instance is never idle; tiles of a variable that indexes alone are new as well."""
+    """Refuse tiles that are refilled in instances which were idle before: one of these must not become the
+    busiest. The largest instance is never idle; tiles of a variable that indexes alone are new as well."""
     space = link.space
     parts: set[str] = set()
     if link.parts_stay:
@@ -456,7 +456,8 @@ def _returning(link: TransferPath, held: int, mesh: Dimension | None, first: boo
 
 
 def _received(link: TransferPath, held: int | None = None) -> Callable[[int], Use]:
-    """One instance receives a partial sum, all along dimensions that broadcast (as seen up to `held`)."""
+    """One instance receives a partial sum, or all of them along dimensions that broadcast (as seen up to
+    `held`)."""
 
     def use(i: int) -> Use:
         if not link.shares(i):
@@ -536,8 +537,8 @@ def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
 
 
 def _goes_on(link: TransferPath, depth: int) -> bool:
-    """Whether the chosen iteration starts no run of storage below `depth` loops: a loop inside these that
-    does not index the tensor is not at its first iteration."""
+    """Whether the chosen iteration continues a run of storage below `depth` loops: some loop inside these
+    that does not index the tensor is past its first iteration."""
     variables = link.space.access.variables
     later = (i for i, use in link.iteration.uses.items() if use != "first" and i >= depth)
     return any(i < len(link.space.axes) and link.space.axes[i].variable not in variables for i in later)
@@ -553,7 +554,7 @@ def _staying(link: TransferPath, place: int, use: Chosen, decided: int) -> Form:
 
 
 def _opening(link: TransferPath, depth: int, use: Chosen) -> Chosen:
-    """At the start of a run: temporal counters inside `depth` are at their first."""
+    """At the start of a run: temporal counters inside `depth` are at their first values."""
 
     def opening(i: int) -> Use:
         inside = i >= depth and not link.space.axes[i].spatial and i not in link.iteration.uses

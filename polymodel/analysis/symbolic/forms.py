@@ -106,7 +106,7 @@ class Form:
 
 
 class _FactorValues(dict[str, int]):
-    """Values of symbols, and the factors that are known there: many forms have common factors."""
+    """Values of symbols, with the factors that were evaluated for them: many forms have common factors."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         super().__init__(values)
@@ -201,10 +201,10 @@ class PeakForm:
 
 
 def leading(phases: Sequence[tuple[Form, tuple[HeldBuffet, ...]]]) -> tuple[tuple[HeldBuffet, ...], ...]:
-    """The phases that may be the peak, from (1 if there is such a phase, what is held then).
+    """The phases that may be the peak, from pairs (1 if there is such a phase, what is held then).
 
-    Omitted: a phase if another one, which exists whenever it does, holds at least the same; of those that
-    depend on no symbol all but the largest.
+    Omitted: a phase if another one that exists whenever it does holds at least the same, and, of the phases
+    that depend on no symbol, all but the largest.
     """
     bits: dict[HeldBuffet, int] = {}
     found: dict[tuple[frozenset[Factor | Form], int], tuple[HeldBuffet, ...]] = {}
@@ -258,7 +258,7 @@ class WorkingSetForm:
 
     @property
     def residents(self) -> tuple[Resident, ...]:
-        """The phase that is the peak, and so its residents, are known at values only."""
+        """None: which phase is the peak, and so its residents, depends on the values of the symbols."""
         return ()
 
     def at(self, values: Mapping[str, int]) -> WorkingSet:
@@ -275,7 +275,7 @@ def _residents_at(peak: PeakForm, values: Mapping[str, int]) -> tuple[int, tuple
 
 @dataclass(frozen=True)
 class Larger:
-    """The larger one of a loop's tile and its first tile, which encloses the tiles of the next loop."""
+    """The larger of a loop's tile and its first tile; it encloses the tiles of the next loop."""
 
     tile: int | str
     start: int | str
@@ -283,7 +283,7 @@ class Larger:
 
 @dataclass(frozen=True)
 class Widest:
-    """The widest window, `scale * tile + more`, which encloses own tiles of an inferred Einsum."""
+    """The widest window, `scale * tile + more`; it encloses the own tiles of an inferred Einsum."""
 
     tile: str | Larger
     scale: int
@@ -414,7 +414,7 @@ class SymbolicAnalysis:
 
 
 def _busiest(row: InstanceLoad) -> InstanceLoad:
-    """With the pairs that no other one dominates in both numbers."""
+    """The row with only its Pareto-maximal pairs of loads."""
     if len(row.loads) == 1:
         return row
     pairs = sorted(set(row.loads))
@@ -435,11 +435,11 @@ def _refilled(rows: tuple[RefillLoad, ...]) -> tuple[RefillLoad, ...]:
     return tuple(r for r in rows if (r.einsum, r.component) in ends and (r in moving or not r.storage))
 
 
-# One form out of several, each of which holds where certain loops have one trip or more.
+# One form out of several cases; in each case certain loops have one trip, and others more.
 #
-# What stays under `slide` depends on which loop is the innermost that moves a tile, and so on whether those
-# further in have a single trip: tile sizes decide. Each case has forms of its own; the whole is their sum,
-# each times a form that is 1 where its case holds.
+# What stays under `slide` depends on which loop is the innermost one that moves a tile, and so on whether the
+# loops further in have a single trip: tile sizes decide that. Each case has forms of its own; the result is
+# their sum, each times a form that is 1 where its case holds.
 
 World = tuple[Form, SymbolicAnalysis]
 Row = TypeVar(
@@ -477,7 +477,7 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
         links=_rows([(w, a.links) for w, a in worlds]),
         working_sets=_working_sets(worlds),
         whole=_rows([(w, a.whole) for w, a in worlds]),
-        # Conditions on tiles in one case hold for the others too, in which sizes are no less.
+        # Conditions on tiles in one case hold in the others too, since their sizes are at least as large.
         chains=tuple(dict.fromkeys(chain for _, a in worlds for chain in a.chains)),
         fanouts=_fanouts(worlds),
         single_trips=tuple(dict.fromkeys(form for _, a in worlds for form in a.single_trips)),
@@ -552,7 +552,7 @@ def _sum(parts: list[tuple[Form, Form]], worlds: int) -> Form:
 
 
 def _working_sets(worlds: Sequence[World]) -> tuple[WorkingSetForm, ...]:
-    """Phases of all cases; those that are not the same in all are empty outside their own."""
+    """Phases of all cases; a phase that is not the same in all of them is empty outside its own case."""
     result: dict[tuple[str, str, str], tuple[WorkingSetForm, dict[Phase, list[Form]]]] = {}
     for world, analysis in worlds:
         for row in analysis.working_sets:

@@ -2,10 +2,10 @@
 
 Where an Einsum reads R[p] and writes R[p+1], the tile of iterations a..b of p holds what is written in
 them, and one element further back along p for each index of the other ranks: what iteration a reads. The
-first tile holds nothing further back if `init` says what is before. So counts are those of the tensor
-without the elements further back, plus those of a tensor without that rank, whose elements are there in
-each tile of p, or in each but the first. Where generations further back are read, tiles that begin near the
-first one have fewer of them, and elements are listed point by point along p.
+first tile holds nothing further back if `init` says what is before. So counts are those of the tensor without
+the elements further back, plus those of a tensor without that rank, whose elements are in each tile of p, or
+in each but the first. Where an Einsum reads more than the previous generation, tiles that begin near the
+first generation hold fewer elements, and these are listed point by point along p.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ Stays = Callable[[Space, int, Uses, bool], Form]  # like counts.carried
 
 
 def carried_lines(problem: Problem) -> dict[str, CarriedRank]:
-    """By tensor that is carried forward; NotSeparable for those without closed forms."""
+    """The carried rank of each tensor that is carried forward. Raises NotSeparable for tensors without closed
+    forms."""
     result = {}
     for tensor in problem.cascade.shifted:
         maker = problem.cascade.producer(tensor)
@@ -77,7 +78,7 @@ def _users(problem: Problem, tensor: str) -> Iterator[tuple[Einsum, TensorAccess
 
 
 def _line(problem: Problem, maker: Einsum, tensor: str) -> CarriedRank:
-    """Along which ranks a tensor is carried forward."""
+    """The ranks along which a tensor is carried forward."""
     try:
         line = carried_line(problem.cascade, maker, tensor)
         for einsum, access in _users(problem, tensor):
@@ -88,7 +89,8 @@ def _line(problem: Problem, maker: Einsum, tensor: str) -> CarriedRank:
 
 
 def _several_ranks(problem: Problem, tensor: str, fault: NotSeparable) -> CarriedRank:
-    """All ranks along which accesses of a tensor are at constant distances. Raises the fault for others."""
+    """All ranks along which accesses of a tensor are at constant distances. Raises NotSeparable for other
+    tensors."""
     ranks: set[int] = set()
     for einsum, access in _users(problem, tensor):
         first = einsum.access_of(tensor)
@@ -104,7 +106,7 @@ def _several_ranks(problem: Problem, tensor: str, fault: NotSeparable) -> Carrie
 
 
 def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
-    """The rank of a tensor that holds several initial generations of another one, along which that is
+    """For a tensor that holds several initial generations of another one: the rank along which that one is
     carried."""
     places = {_edge(e, a) for e, a in _users(problem, access.tensor)}
     rank = places.pop()
@@ -125,7 +127,7 @@ def _line_of_initial(problem: Problem, access: TensorAccess) -> CarriedRank:
 def _edge(einsum: Einsum, access: TensorAccess) -> int | None:
     """The rank of an access that touches the tensor up to an iteration of one rank variable.
 
-    The variable indexes that rank only, and is its only variable.
+    The variable indexes no other rank and is the rank's only variable.
     """
     bounds = [g.expr for g in access.guard if g.kind == "ge"]
     if len(bounds) != 1 or len(bounds[0].terms) != 1 or bounds[0].terms[0][1] != -1:
@@ -137,8 +139,8 @@ def _edge(einsum: Einsum, access: TensorAccess) -> int | None:
 
 
 def _is_first(problem: Problem, access: TensorAccess) -> bool:
-    """Whether a tensor is read in the first iteration only, in all of its accesses, and an operation reads
-    one element of it or neighbours at equal distances."""
+    """Whether all accesses to a tensor read it in the first iteration only, and an operation reads one
+    element of it or neighbours at equal distances."""
     for name in problem.tree.einsums:
         einsum = problem.cascade[name]
         every = einsum.accesses_of(access.tensor)
@@ -235,7 +237,7 @@ def behind(einsums: Sequence[Einsum], line: CarriedRank) -> CarriedDimension:
 
 
 def first_behind(einsums: Sequence[Einsum], line: CarriedRank) -> str:
-    """The first Einsum that reads the previous generation, of those that share a tile."""
+    """Among the Einsums that share a tile, the first that reads the previous generation."""
     last = max(place for e in einsums for place, _ in reads(e, line))
     return next(e.name for e in einsums for place, _ in reads(e, line) if place < last)
 
@@ -286,11 +288,11 @@ def _along(space: Space, carried: CarriedDimension, alone: Set[int] = frozenset(
 
 
 def tied_generations(space: Space) -> Space:
-    """The same tiles without what is carried: by points of a group of variables.
+    """The same tiles without a carried rank: points of a group of variables are listed.
 
-    What an iteration reads and what it writes are elements of one rank with more variables, over which no
-    loop runs: 1 or the like for its own element, less for each that is further back. Points that nothing
-    produces are omitted as `behind` says.
+    The elements that an iteration reads and writes are those of one rank with additional variables over which
+    no loop runs: 1 or the like for its own element, less for each that is further back. Points that nothing
+    produces are omitted, see `behind`.
     """
     carried = space.carried
     assert carried is not None
@@ -335,10 +337,10 @@ def tied_generations(space: Space) -> Space:
 
 
 def tile_along_several(spaces: Sequence[Space], line: CarriedRank, made: bool) -> Space:
-    """The tile of a tensor that is carried forward along several ranks, which one Einsum touches.
+    """The tile of a tensor that is carried forward along several ranks, as one Einsum touches it.
 
-    `spaces`: of its users; `made`: whether one of them produces it. Then, where no loop above is over these
-    ranks, all that is read was made in the same visit.
+    `spaces`: those of its users; `made`: whether one of them produces it. If so, and no loop above is over
+    these ranks, everything that is read was produced in the same visit.
     """
     accesses = [space.einsum.accesses_of(line.tensor) for space in spaces]
     each = zip(spaces, accesses, strict=True)
@@ -359,7 +361,7 @@ def tile_along_several(spaces: Sequence[Space], line: CarriedRank, made: bool) -
 def variables_that_decide(
     einsum: Einsum, accesses: Sequence[TensorAccess], ranks: Set[int] = frozenset()
 ) -> Names:
-    """The rank variables that decide together what accesses touch, and those of some ranks."""
+    """The rank variables that jointly determine what accesses touch, including those of some ranks."""
     first, every = accesses[0], [a.projection for a in accesses]
     names = {v for a in accesses for g in a.guard for v in g.expr.variables}
     apart = {r for r in range(len(first.projection)) if len({p[r] for p in every}) > 1}
@@ -415,8 +417,8 @@ def points_touched(space: Space, accesses: Sequence[TensorAccess]) -> Space:
 
 
 def box_of(einsum: Einsum, names: Names, guard: Sequence[Constraint]) -> Box | None:
-    """The first and last value of each variable, from their smallest ones on, at which an access touches
-    anything; None if that is no box."""
+    """The first and last value of each variable, counted from its smallest one, at which an access touches
+    anything; None if these values do not form a box."""
     ends = {v: [0, einsum.bound(v)[1] - einsum.bound(v)[0]] for v in names}
     for bound in guard:
         if bound.kind != "ge" or len(bound.expr.terms) != 1:
@@ -460,10 +462,10 @@ def more_later(space: Space) -> Form:
 
 
 def generation_stays(carried: Stays, space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
-    """What `carried` says stays of a tensor that is carried forward.
+    """The result of `carried` for a tensor that is carried forward.
 
-    Over a step of its variable it is what the later tile holds of the previous generation; over steps of
-    others the whole tile.
+    Over a step of its variable, what the later tile holds of the previous generation stays; over steps of
+    other variables, the whole tile.
     """
     assert space.carried is not None
     moves, inside = axis in space.generations, any(i > axis for i in space.generations)

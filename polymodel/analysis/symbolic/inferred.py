@@ -1,10 +1,10 @@
 """The executed iterations of Einsums whose rank variables no loop above binds: an interval per rank and
 stamp.
 
-docs/semantics.md, Loops that bind no rank variable of an Einsum. In a chain in which every rank of an
-intermediate is a variable of its own in the producer, and in the consumer a sum of one variable that the
-shared loops tile and others that they leave whole, what is needed is a product of intervals, and so is
-what is needed and not held: of each rank all that the window gained.
+docs/semantics.md, Loops that bind no rank variable of an Einsum. Consider a chain in which each rank of an
+intermediate is a variable of its own in the producer, and, in the consumer, a sum of one variable that the
+shared loops tile and others that they leave whole. What is needed is then a product of intervals, and so is
+what is needed and not held: along each rank, everything that the window gained.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from polymodel.mapping.looptree import Loop, StorageNode, Tie, decided_above, st
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 
-MOST_SPREAD = 2**14  # points of variables of spatial loops
+MOST_SPREAD = 2**14  # the most points of the variables of spatial loops
 
 
 @dataclass(frozen=True)
 class Path:
     """The loops above an Einsum's operations. `depth`: the number of loops that decide what it executes.
-    `inferred`: that is what consumers need, not all of it again. `once`: loops (by position) in whose first
-    iteration alone it executes. `strides`: variables of which consumers omit values at even distances, and
-    windows count the others. `groups`: variables whose executed values are listed, as they are no product of
-    intervals, or as instances are considered one by one."""
+    `inferred`: True if it executes what consumers need, not everything again. `once`: loops (by position) in
+    whose first iteration only it executes. `strides`: variables of which consumers omit values at even
+    distances; windows count the values that are left. `groups`: variables whose executed values are listed,
+    because they are no product of intervals or because instances are considered one by one."""
 
     axes: tuple[LoopAxis, ...]
     windows: tuple[tuple[str, Window], ...] = ()
@@ -50,7 +50,7 @@ class Path:
 
 
 class Undecided(Exception):
-    """Whether the loop `node` has one trip only decides what stays: `settled` is 1 if it has."""
+    """What stays depends on whether the loop `node` has a single trip; `settled` is 1 if it does."""
 
     def __init__(self, node: int, settled: Form) -> None:
         super().__init__(node)
@@ -61,8 +61,8 @@ def paths(
     problem: Problem, reuse: Reuse | None, single: Mapping[int, bool], points: bool = False
 ) -> dict[str, Path]:
     """The path of every Einsum. Raises NotSeparable if what executes is not a product of intervals. `single`:
-    of loops (by node id) whether they have one trip only, if symbols do not decide it. `points`: what
-    executes is listed also if it is a product of intervals, and if instances may be idle at times."""
+    for loops (by node id), whether they have a single trip, where symbols do not decide it. `points`: what
+    executes is listed even if it is a product of intervals, and also if instances may be idle at times."""
     inference = _Inference(problem, reuse, single, points)
     for name in reversed(problem.tree.einsums):
         inference.of(name)
@@ -105,7 +105,7 @@ class _Inference:
         return ties(self.problem.cascade, self.problem.tree, name), axes
 
     def repeated(self, name: str, kinds: dict[int, Tie], axes: tuple[LoopAxis, ...]) -> Path:
-        """An Einsum that executes entirely at each step of loops over variables of others."""
+        """The path of an Einsum that executes completely at each step of loops over variables of others."""
         cascade, tree = self.problem.cascade, self.problem.tree
         extents: dict[str, int] = {}
         renamed, depth = [], 0
@@ -137,8 +137,8 @@ class _Inference:
         return Path(tuple(renamed), tuple(windows), depth)
 
     def spread(self, name: str, axes: Sequence[LoopAxis]) -> tuple[TiedGroup, ...]:
-        """Variables of spatial loops, with those of the same ranks: so each instance is considered by itself.
-        Those of many points are omitted."""
+        """Variables of spatial loops, with those of the same ranks, so that each instance is considered
+        separately. Variables with many points are omitted."""
         einsum = self.problem.cascade[name]
         tied = {v for g in groups(einsum) for v in g.variables}
         ranks = [{v for v, _ in terms_of(einsum, e)} for a in einsum.accesses for e in a.projection]
@@ -182,7 +182,8 @@ class _Inference:
                 raise refusal from None
 
     def needs_points(self, name: str, consumer: Einsum, above: Sequence[LoopAxis]) -> bool:
-        """Whether bounds of the Einsum or its consumer decide what is needed, or the consumer is listed."""
+        """Whether bounds of the Einsum or of its consumer decide what is needed, or the consumer is
+        listed."""
         theirs = self.of(consumer.name)
         if self.points or theirs.groups or groups(self.problem.cascade[name]):
             return True
@@ -299,7 +300,8 @@ def _extent(einsum: Einsum, axis: LoopAxis) -> int:
 
 
 def _single_trip(extent: int, above: Sequence[LoopAxis], loop: LoopAxis) -> bool | None:
-    """Whether a loop has one trip in the widest tile of those above it, if some have other first tiles."""
+    """Whether a loop has one trip in the widest tile of the loops above it, some of which may have other
+    first tiles."""
     only = atom(extent, (*(a.level("widest") for a in above), loop.level("only")), ONE)
     result = of_atom(only).constant
     return None if result is None else result == 1
@@ -328,7 +330,7 @@ class _Hold:
         return [i for i, a in enumerate(self.theirs.axes[: self.depth]) if a.variable == w]
 
     def plain(self, w: str) -> Window:
-        """All of a consumer's variable that executes, under the shared loops."""
+        """The window of all executed values of a consumer's variable, under the shared loops."""
         result = dict(self.theirs.windows).get(w)
         if result is None:
             low, high = self.consumer.bound(w)
@@ -337,8 +339,9 @@ class _Hold:
         return replace(result, later=later, depth=self.depth)
 
     def producer_values(self, expr: Affine, shift: int) -> tuple[Affine, Stride]:
-        """The terms that decide the producer's values of a rank, less a shift, and which of its values these
-        are. Variables of one value decide nothing if others have a stride, or loops of their own."""
+        """The terms that determine the producer's values of a rank, less a shift, and the stride of these
+        values. Variables of a single value determine nothing if others have a stride, or loops of their
+        own."""
         terms = [(w, c) for w, c in expr.terms if c]
         wholes = {w: self.plain(w) for w, _ in terms}
         wide = [(w, c) for w, c in terms if wholes[w].scale * wholes[w].extent + wholes[w].start > 1]
@@ -472,7 +475,7 @@ class _Hold:
         return False
 
     def once(self, axis: int, kind: Tie) -> bool:
-        """Whether a loop over a variable that the intermediate does not have computes it in its first
+        """Whether a loop over a variable that does not index the intermediate computes it in its first
         iteration only, and not again at every step."""
         w = self.theirs.axes[axis].variable
         if kind == "bound":
@@ -484,8 +487,8 @@ class _Hold:
         return not self.theirs.axes[axis].spatial and self.stays_over(axis)
 
     def repetition(self, axis: int, once: Sequence[int]) -> Window:
-        """A loop over a variable that the intermediate does not have, which computes it again at every step;
-        of outer loops over it those of `once` are at their first."""
+        """A loop over a variable that does not index the intermediate and that computes it again at every
+        step; outer loops over that variable in `once` are at their first iteration."""
         w = self.theirs.axes[axis].variable
         whole, tiles = self.plain(w), [self.theirs.axes[i].level("first").begin for i in once]
         sizes = [t for t in tiles if isinstance(t, int)]
@@ -514,8 +517,8 @@ class _Hold:
 @dataclass
 class _Needed:
     """What executes of an inferred Einsum, as decided by the loops above its consumer. `once`: loops in whose
-    first iteration alone it executes; `renamed`: the consumer's variables, as the Einsum calls them;
-    `repeats`: those of them that compute it again."""
+    first iteration only it executes; `renamed`: the Einsum's names for the consumer's variables; `repeats`:
+    those of them that compute it again."""
 
     hold: _Hold
     once: set[int]
@@ -543,14 +546,15 @@ class _Needed:
             self.renamed |= {w: v for w, c in values.terms if c}
 
     def decides(self, i: int, axis: LoopAxis, kind: Tie) -> LoopAxis:
-        """A loop that decides what executes, over a variable of the Einsum or one that computes it again."""
+        """A loop that decides what executes: over a variable of the Einsum, or over one that computes it
+        again."""
         hold, renamed = self.hold, self.renamed
         w = hold.theirs.axes[i].variable
         again = w if "." in w else f"{hold.consumer.name}.{w}"
         if axis.spatial and hold.alone(i):
             return self.at_first(i, axis, again)
         if w not in renamed or renamed[w] in self.repeats:
-            # Each loop over such a variable by itself: an inner one may be below the storage.
+            # Each loop over such a variable counts separately: an inner one may be below the storage.
             if hold.once(i, kind):
                 self.once.add(i)
                 return self.at_first(i, axis, again)
@@ -566,18 +570,20 @@ class _Needed:
         return replace(axis, variable=renamed[w])
 
     def at_first(self, i: int, axis: LoopAxis, again: str) -> LoopAxis:
-        """A loop of which only the first iteration counts; outer ones over its variable may repeat that."""
+        """A loop of which only the first iteration counts; outer loops over its variable may repeat that
+        iteration."""
         variable = f"{again}.{axis.node}"
         self.windows[variable] = Window(1, 0, 1, 0, ((i, 0),), self.hold.depth)
         return replace(axis, variable=variable)
 
     def follows(self, axis: LoopAxis, w: str) -> bool:
-        """Whether a loop tiles the Einsum as it tiles a variable of the consumer."""
+        """Whether a loop cuts a variable of the Einsum into the same tiles as a variable of the consumer."""
         v = self.renamed.get(w)
         return v == axis.variable and v not in self.strides and self.windows[v] == self.hold.plain(w)
 
     def check_shared(self, own: Sequence[LoopAxis]) -> None:
-        """Refuse loops below those that decide what executes that both share, and do not tile both alike."""
+        """Refuse shared loops below the deciding ones that do not tile the producer and the consumer
+        alike."""
         hold = self.hold
         for axis, other in zip(own, hold.theirs.axes[hold.depth :], strict=False):
             if axis.node != other.node:

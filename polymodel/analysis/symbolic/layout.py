@@ -59,7 +59,7 @@ from polymodel.workload.einsum import Einsum, TensorAccess
 
 @dataclass(frozen=True)
 class SymbolicBuffet:
-    """One tensor in one storage node. `space`: of its first user; all users touch the same tiles."""
+    """One tensor in one storage node. `space`: that of its first user; all users touch the same tiles."""
 
     id: int
     component: str
@@ -77,7 +77,7 @@ class SymbolicBuffet:
 
     @property
     def parts_stay(self) -> bool:
-        """Whether parts of windows stay when a loop wraps that is further in than the one that advances."""
+        """Whether parts of windows stay when a loop advances and loops further in wrap."""
         return self.reuse.stays_over("outer")
 
 
@@ -85,14 +85,14 @@ class SymbolicBuffet:
 class SymbolicLayout:
     """All buffets of a problem, and each Einsum's whole path.
 
-    `decided`: how many loops decide what an Einsum executes that they do not all bind, 0 for others;
-    `windows`: what it does; `inferred`: those of which it is what consumers need, with the loops (by
-    position) in whose first iteration alone they execute; `unions`: of each Einsum the accesses that stand
-    for several elements of a tensor; `mixed`: loops (by node id) that Einsums run within other bounds;
-    `listed`: of inferred Einsums the variables of which what executes is listed; `uneven`: loops (by node id)
-    in which not all Einsums below execute in every iteration, or in every instance; `choices`: what ties
-    several elements of a tensor that an Einsum reads to its rank variables. `spaces`: those that were
-    asked for, with what was counted in them; `further`: those of stamps and of single accesses.
+    By Einsum: `decided`: the number of loops that decide what it executes, if these do not all bind it,
+    otherwise 0; `windows`: what it then executes; `inferred`: only for Einsums that execute what consumers
+    need, the loops (by position) in whose first iteration only they execute; `unions`: the accesses that
+    stand for several elements of a tensor; `listed`: for inferred Einsums, the variables whose executed
+    values are listed; `choices`: the bounds between several elements of a tensor that it reads and its rank
+    variables. By loop (node id): `mixed`: loops that Einsums run within different bounds; `uneven`: loops in
+    which some Einsum below does not execute in every iteration or instance. `spaces`: cached spaces, with the
+    counts made in them; `further`: those of stamps and of single accesses.
     """
 
     problem: Problem
@@ -120,7 +120,7 @@ class SymbolicLayout:
         return tuple(self.nodes[s.id, tensor] for s in steps)
 
     def space(self, einsum: str, tensor: str, depth: int | None = None) -> Space:
-        """The Einsum's stamps and elements above its first `depth` loops; None: of its operations."""
+        """Stamps over the first `depth` loops, with the elements at each; None: the Einsum's operations."""
         key = einsum, tensor, depth
         if key not in self.spaces:
             one = self.problem.cascade[einsum]
@@ -133,7 +133,7 @@ class SymbolicLayout:
         return self.spaces[key]
 
     def access(self, einsum: str, tensor: str) -> TensorAccess:
-        """An Einsum's access to all that it touches of a tensor in one operation."""
+        """The access of an Einsum to all elements of a tensor that one operation touches."""
         return self.unions.get(einsum, {}).get(tensor) or self.problem.cascade[einsum].access_of(tensor)
 
     def read(self, einsum: str, access: TensorAccess) -> Space:
@@ -147,7 +147,8 @@ class SymbolicLayout:
         return self.further[key]
 
     def is_filled(self, einsum: str, child: SymbolicBuffet | None) -> bool:
-        """An input's fill is booked once, to the first user; what is produced below the child needs none."""
+        """Whether a fill is booked here: an input's to its first user; none if it is produced below the
+        child."""
         if child is None:
             return True
         if child.producer in self.inferred:
@@ -155,8 +156,8 @@ class SymbolicLayout:
         return child.producer is None and child.users[0] == einsum
 
     def is_filled_from_before(self, einsum: str, child: SymbolicBuffet | None) -> bool:
-        """Whether the fill of what a tile holds of the previous generation, which is computed below the
-        child, is booked here: to the first Einsum that reads it."""
+        """Whether the fill of the previous generation, where the tensor is computed below the child, is
+        booked here: it goes to the first Einsum that reads it."""
         if child is None or child.producer is None:
             return False
         if child.space.carried is None:
@@ -174,13 +175,13 @@ class SymbolicLayout:
         return self.further[key]
 
     def bits(self, tensor: str) -> int:
-        """Bits per value: of the first access in cascade order."""
+        """Bits per value of a tensor: those of its first access in cascade order."""
         return self.problem.cascade.accesses_of(tensor)[0].bits_per_value
 
 
 def under_policy(problem: Problem, reuse: Reuse | None) -> SymbolicLayout:
-    """All buffets under a policy, None for their own. Counts under one policy are reused under the others,
-    for their layouts have the same spaces, unless a policy also decides what executes."""
+    """All buffets under a policy; None for their own. Counts under one policy are reused under the others,
+    since their layouts have the same spaces unless a policy also decides what executes."""
     try:
         own = _under_own(problem)
     except (NotSeparable, Undecided):
@@ -192,7 +193,7 @@ def under_policy(problem: Problem, reuse: Reuse | None) -> SymbolicLayout:
     return replace(own, nodes={key: replace(node, reuse=reuse) for key, node in own.nodes.items()})
 
 
-@lru_cache(maxsize=1)  # a report uses every policy of one problem
+@lru_cache(maxsize=1)  # a report evaluates one problem under every policy
 def _under_own(problem: Problem) -> SymbolicLayout:
     return lay_out(problem, None)
 
@@ -205,9 +206,9 @@ def lay_out(
     points: bool = False,
 ) -> SymbolicLayout:
     """All buffets. Raises NotSeparable for mappings without closed forms. `ranks`: rank variable -> symbol
-    that stands for its extent. `single`: of loops (by node id) whether they have one trip only, if symbols do
-    not decide it; Undecided for others on which it depends. `points`: what executes of inferred Einsums is
-    listed, also if it is a product of intervals."""
+    that stands for its extent. `single`: for loops (by node id), whether they have a single trip, where
+    symbols do not decide it; raises Undecided for other loops on which the layout depends. `points`: what
+    executes of inferred Einsums is listed even if it is a product of intervals."""
     tree = problem.tree
     lines = carried_lines(problem) if problem.cascade.shifted else {}
     for name in tree.einsums:
@@ -258,12 +259,12 @@ def _joined(
 
 
 def _deciding(path: Path) -> set[int]:
-    """The loops (by node id) that decide what executes, if that is a product of intervals."""
+    """The loops (by node id) that decide what executes, where that is a product of intervals."""
     return set() if path.groups else {a.node for a in path.axes[: path.depth]}
 
 
 def _in_strides(problem: Problem, found: Mapping[str, Path]) -> Problem:
-    """The problem with Einsums in terms of those of their values that execute."""
+    """The problem with each Einsum in terms of only those of its values that execute."""
     if not any(path.strides for path in found.values()):
         return problem
     reduced = {e: (dict(path.strides), dict(path.windows)) for e, path in found.items()}
@@ -350,7 +351,7 @@ def _with_generations(
 
 
 def check_visits(layout: SymbolicLayout, einsums: Sequence[str], depth: int) -> None:
-    """Refuse Einsums that share storage below loops of which one runs more iterations than another."""
+    """Refuse storage that Einsums share below a loop of which one runs more iterations than another."""
     spaces = [layout.stamps(e, layout.paths[e]) for e in einsums]
     for i in range(depth):
         loop = spaces[0].axes[i].loop
@@ -369,8 +370,8 @@ def iteration_keys(space: Space, axis: int) -> tuple[object, ...]:
 
 
 def _holds(one: Space, other: Space) -> bool:
-    """True if everything that the other touches is in the tile of the one, which produces it, at every
-    stamp."""
+    """True if at every stamp everything that the other Einsum touches is in the tile of the one that produces
+    it."""
     if is_whole_tile(one):
         return True
     if one.tied or other.tied or other.sizes:
@@ -398,7 +399,7 @@ def is_whole_tile(space: Space) -> bool:
 def tile_signature(space: Space, line: CarriedRank | None = None) -> tuple[object, ...]:
     """What decides which elements are touched at which stamp: equal signatures, equal tiles.
 
-    `line`: of a tensor that is carried forward; along it tiles need only be moved by the same loops.
+    `line`: the carried rank of a tensor; along it, tiles need only be moved by the same loops.
     """
     ranks: list[tuple[object, ...]] = []
     for rank, expr in enumerate(space.access.projection):
@@ -451,7 +452,7 @@ def same_extents(layout: SymbolicLayout) -> Iterator[tuple[int | str, int | str,
 
 
 def _check_ranks(einsum: Einsum) -> None:
-    """Refuse spaces that are no boxes, and ranks of more than two rank variables, if extents are symbols."""
+    """If extents are symbols, refuse spaces that are not boxes, and ranks of more than two rank variables."""
     for _ in cuts(einsum):
         raise symbols_refused(f"the iteration space is not a box ({einsum.name})")
     for access in einsum.accesses:
@@ -477,8 +478,8 @@ def other_ranges(einsums: tuple[str, ...], loop: Loop, how: str = "in other rang
 
 
 def _check_loops(problem: Problem, named: bool) -> None:
-    """Refuse loops that Einsums begin at other values, or, if sizes are symbols, run in other ranges: if
-    extents are (`named`), or loops further out over its variable are not the same for all of them."""
+    """Refuse loops that Einsums begin at different values. If sizes are symbols, also loops that they run in
+    different ranges: extents are symbols (`named`), or loops further out over the variable differ."""
     cascade, tree = problem.cascade, problem.tree
     loops = [node for _, node, _ in tree.walk() if isinstance(node, Loop)]
     symbols = named or any(isinstance(x, str) for n in loops for x in (n.tile_shape, n.initial_tile_shape))
@@ -503,7 +504,7 @@ def _check_loops(problem: Problem, named: bool) -> None:
 
 
 def _check_instances(axes: tuple[LoopAxis, ...]) -> None:
-    """Refuse instances if it varies which of them is the busiest."""
+    """Refuse spatial loops whose busiest instance may vary."""
     for i, a in enumerate(axes):
         if a.spatial and a.grows and any(b.variable == a.variable and not b.spatial for b in axes[:i]):
             raise NotSeparable(
@@ -515,8 +516,8 @@ def _check_instances(axes: tuple[LoopAxis, ...]) -> None:
 
 
 def _offsets(einsum: Einsum, path: Path, ranks: Mapping[str, str]) -> tuple[LoopAxis, ...]:
-    """Positions inside innermost tiles, which run one by one; of an extent of 1 there is one, of a symbol
-    there may be more whatever it is in the spec."""
+    """The offsets inside innermost tiles, which run one by one. An extent of 1 has a single offset; if the
+    extent is a symbol there may be more, whatever its value in the spec."""
     result = []
     inferred = dict(path.windows)
     for v in einsum.rank_variables:
@@ -541,7 +542,7 @@ def carries(layout: SymbolicLayout, einsum: str, chain: tuple[SymbolicBuffet, ..
         inferred = node.producer in layout.inferred
         own = policy(node)
         if inferred and node.producer == einsum:
-            # What it computes at a stamp that decides what executes is held nowhere then.
+            # In this case what it computes at a deciding stamp is held nowhere.
             own = {a: form for a, form in own.items() if a >= layout.decided[einsum]}
         if node.producer is not None and place:
             above, reach = result[-1], chain[place - 1].depth
@@ -565,7 +566,7 @@ def policy(node: SymbolicBuffet) -> Carry:
     if node.reuse.stays_over("outer"):
         return {a: number(1) for a in temporal(space)}
     result: Carry = {}
-    further_in = number(1)  # if the tile depends on none of the loops further in
+    further_in = number(1)  # 1 if the tile depends on none of the loops further in
     for a in reversed(list(temporal(space))):
         from_here = further_in * _independent(space, a)
         result[a] = further_in if node.reuse.stays_over("moving") else from_here
@@ -584,8 +585,7 @@ def _independent(space: Space, axis: int) -> Form:
 
 def _independent_generations(space: Space, carried: CarriedDimension, axis: int) -> Form:
     """The same for a tensor that is carried forward: iterations that touch nothing of it are no visits. If
-    extents are symbols, what stays over other loops of a tensor that some touch nothing of is refused, and
-    over this loop nothing does."""
+    extents are symbols and some iterations touch nothing, staying over other loops is refused."""
     if carried.is_product and carried.behind == "first":
         return number(1)  # there is one tile
     everywhere = carried.is_product and carried.behind != "lacking"

@@ -1,16 +1,17 @@
 """Peaks of live elements, those between their first and their last use (docs/semantics.md, Occupancy).
 
 The phases of an Einsum are the iterations of its loops and of the offsets inside, outermost first. A phase
-comes after the first use of an element if both agree up to some loop and the phase is later there. So a
-buffet is followed from loop to loop, at one iteration of each: as long as elements depend on that iteration,
-it is `within` its tile. A loop that does not index the tensor uses each element again in every iteration: in
-its first one elements are used for the first time (the live ones are `growing`), in its last one for the last
-time (`shrinking`), and in others all of them are live (`whole`). Where an Einsum diverges from the one that
-uses an element first or last, the branch that runs earlier decides.
+comes after the first use of an element if both agree down to some loop and the phase is later in that loop.
+So a buffet is followed from loop to loop, at one iteration of each: as long as elements depend on that
+iteration, it is `within` its tile. A loop that does not index the tensor uses each element again in every
+iteration: in its first iteration elements are used for the first time (the live ones are `growing`), in its
+last iteration for the last time (`shrinking`), and in the others all of them are live (`whole`). Where an
+Einsum diverges from the one that uses an element first or last, the branch that runs earlier decides.
 
-With three iterations or more, one in between has each of these buffets whole, so that only loops of two
-iterations make one buffet gain from what another one loses. What is live is linear in the counter of a loop
-from the second iteration to the last but one; these, the first and the last are considered.
+If a loop has three iterations or more, all these buffets are whole in an intermediate iteration; only in
+loops of two iterations does one buffet grow while another shrinks. The number of live elements is linear in
+the counter of a loop from the second iteration to the last but one; these two, the first and the last
+iteration are considered.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ from polymodel.errors import NotSeparable
 
 State = Literal["within", "growing", "shrinking", "whole", "gone"]
 UNDECIDED: tuple[State, ...] = ("within", "growing", "shrinking")
-# What an iteration of a loop that does not index a tensor makes of its buffet: in the first of several
-# iterations, in the last one, and in others.
+# The state of a buffet in an iteration of a loop that does not index its tensor: in the first of several
+# iterations, in the last one, and in the others.
 AT_FIRST: Mapping[State, State] = {"within": "growing", "growing": "growing", "shrinking": "whole"}
 AT_LAST: Mapping[State, State] = {"within": "shrinking", "growing": "whole", "shrinking": "shrinking"}
 BETWEEN: Mapping[State, State] = dict.fromkeys(UNDECIDED, "whole")
-# What it makes of a buffet that its elements are used first (last) by an Einsum of another branch, by whether
-# that one runs later or earlier.
+# The state of a buffet whose elements are used first (last) by an Einsum of another branch, by whether that
+# Einsum runs later or earlier.
 FIRST_USE: tuple[Mapping[State, State], ...] = (
     {"within": "gone", "growing": "gone"},
     {"within": "shrinking", "growing": "whole"},
@@ -71,9 +72,10 @@ ONE = number(1)
 class Life:
     """A buffet as seen by the phases of one Einsum.
 
-    `space`: the operations of the Einsum, or of the user with which it shares most loops, `reach` of them.
-    `depth`: from which loop on its elements stay. `first`, `last`: where the Einsum diverges from those that
-    use elements first and last, and whether these run before it; None if it is the Einsum itself.
+    `space`: the operations of the Einsum, or of the user with which it shares most loops; `reach`: how many
+    loops they share. `depth`: the loop from which on its elements stay. `first`, `last`: where the Einsum
+    diverges from those that use elements first and last, and whether these run before it; None if it is the
+    Einsum itself.
     """
 
     held: HeldBuffet
@@ -89,7 +91,7 @@ class Life:
         return axis < self.reach and self.space.axes[axis].variable in self.space.access.variables
 
     def open(self, axis: int) -> bool:
-        """Return whether the loop at `axis`, or one further in, determines which elements are live."""
+        """Return True if the loop at `axis`, or one further in, determines which elements are live."""
         ahead = any(self.indexed(i) and not self.space.axes[i].spatial for i in range(axis, self.reach))
         return ahead or any(end is not None and end[0] >= axis for end in (self.first, self.last))
 
@@ -148,7 +150,7 @@ def _peak(
     items: Sequence[OccupancyItem],
     listed: Callable[[], SymbolicLayout],
 ) -> tuple[tuple[HeldBuffet, ...], ...]:
-    """The phases that may be the peak; if no formula gives it, the one that is."""
+    """The phases that may be the peak; if no formula gives them, the phase that is the peak."""
     try:
         return leading(list(_phases(layout, einsum, component, items)))
     except NotSeparable as refusal:
@@ -165,8 +167,8 @@ def _peak(
 
 @dataclass(frozen=True)
 class Following:
-    """A buffet at some loop: its live elements are `found` and what `state` says of those that agree so
-    far."""
+    """A buffet at some loop: its live elements are `found`, and of those that agree so far the part that
+    `state` names."""
 
     life: Life
     state: State = "within"
@@ -181,7 +183,7 @@ class Following:
         return self if state == self.state else self.settled(state, stamp)
 
     def repeated(self, axis: int) -> bool:
-        """Whether the loop at `axis` uses elements again, and it matters in which iteration."""
+        """Whether the loop at `axis` uses elements again, so that its iteration matters."""
         life = self.life
         mine = self.state in UNDECIDED and life.depth <= axis < life.reach and not life.indexed(axis)
         return mine and life.open(axis + 1)
@@ -204,8 +206,8 @@ class Following:
         return replace(self, found=self.found + self._others(outer, axis, stamp[axis]))
 
     def settled(self, state: State, stamp: Mapping[int, Role]) -> Following:
-        """The buffet in a state: of what agrees so far everything is live if it is whole, and nothing if it
-        is gone."""
+        """The buffet in a state: of the elements that agree so far, all are live if it is whole, and none if
+        it is gone."""
         more = self.life.size(stamp) if state == "whole" else ZERO
         return replace(self, state=state, found=self.found + more)
 
@@ -238,10 +240,11 @@ class Iteration:
 def _iterations(
     bare: Space, stamp: Mapping[int, Role], axis: int, buffets: Sequence[Following]
 ) -> list[Iteration]:
-    """The iterations of a loop at which most may be live.
+    """The iterations of a loop at which most elements may be live.
 
-    If there are several, no less is live in the first one than if it were the only one; of three or more, no
-    less in one in between than at the ends, except for buffets of which other iterations count.
+    If there are several, at least as many are live in the first one as if it were the only one; of three or
+    more, at least as many in an intermediate one as at the ends, except for buffets of which other iterations
+    count.
     """
     moving = {b.state for b in buffets if b.moved(axis)}
     growing, shrinking = "growing" in moving, "shrinking" in moving
@@ -254,7 +257,7 @@ def _iterations(
         result += [Iteration("second", three, BETWEEN)] if shrinking or not growing else []
         result += [Iteration("before last", three, BETWEEN)] if growing else []
     else:
-        # Unless its tile may be smaller, the last iteration is like those before it.
+        # Unless its tile may be smaller, the last iteration behaves like those before it.
         apart = bare.axes[axis].tile != 1 and (shrinking or any(b.is_followed(axis) for b in buffets))
         result = [Iteration("first", ONE, {})] if shrinking or not growing else []
         result += [Iteration("last", ONE, {})] if growing else []
@@ -263,7 +266,8 @@ def _iterations(
 
 
 def _at_most(bare: Space, stamp: Mapping[int, Role], axis: int, role: Role) -> Form:
-    """1 if the first instance has at most that many iterations of a loop in those of the stamp outside."""
+    """1 if the first instance runs a loop at most that many times within the outer iterations of the
+    stamp."""
     v = bare.axes[axis].variable
     roles: dict[int, Role] = {i: stamp.get(i, "first") for i in bare.of(v) if i < axis}
     return chain(bare, v, {**roles, axis: role}, until=axis)
@@ -272,7 +276,7 @@ def _at_most(bare: Space, stamp: Mapping[int, Role], axis: int, role: Role) -> F
 def _phases(
     layout: SymbolicLayout, einsum: str, component: str, items: Sequence[OccupancyItem]
 ) -> Iterator[tuple[Form, tuple[HeldBuffet, ...]]]:
-    """The phases that may be the peak: 1 if there is such a phase, and what is live then."""
+    """The phases that may be the peak, as pairs: 1 if there is such a phase, and what is live in it."""
     lasting = tuple(i.held for i in items if i.fixed)
     lives = [life for i in items if not i.fixed and (life := _life(layout, einsum, i)) is not None]
     bare = layout.stamps(einsum, layout.executed[einsum])
@@ -288,7 +292,7 @@ def _phases(
 def _followed(
     bare: Space, axis: int, there: Form, stamp: dict[int, Role], buffets: Sequence[Following]
 ) -> Iterator[tuple[Form, dict[int, Role], Sequence[Following]]]:
-    """All phases from the loop at `axis` on: their conditions, their iterations, and the buffets there."""
+    """All phases from the loop at `axis` on: their conditions, their iterations, and the buffets in them."""
     buffets = [b.parted(axis, stamp) for b in buffets]
     if axis == len(bare.axes):
         yield there, stamp, buffets
@@ -341,8 +345,8 @@ def _parting(layout: SymbolicLayout, einsum: str, user: str, shared: int | None)
 
 
 def _since(node: SymbolicBuffet) -> int:
-    """The loop from which on elements stay: those above the node count over whose steps its policy keeps
-    all."""
+    """The loop from which on elements stay; this includes the loops above the node over whose steps its
+    policy keeps everything."""
     space, depth = node.space, node.depth
     kept = policy(node)
     for axis in reversed(range(node.depth)):
@@ -371,7 +375,7 @@ def _indexes(space: Space, axis: int) -> bool:
 
 
 def _check(layout: SymbolicLayout, node: SymbolicBuffet) -> None:
-    """Refuse buffets whose elements are not boxes, or are not used alike by all users."""
+    """Refuse buffets whose elements do not form a box, or that users access in different ways."""
     cascade, spaces = layout.problem.cascade, [layout.space(u, node.tensor) for u in node.users]
     if any(e.is_copy for e in cascade):
         raise _unknown(node.component, "a copy runs")

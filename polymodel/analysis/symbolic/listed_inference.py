@@ -1,4 +1,4 @@
-"""The path of an inferred Einsum of which what executes is listed value by value (`needed_sets`)."""
+"""The path of an inferred Einsum whose executed iterations are listed value by value (`needed_sets`)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum
 
 Image = tuple[int, ...] | None
-# The terms of the consumer's variables that give values of own variables, and the constant.
+# For values of own variables, the terms in the consumer's variables and the constant.
 Images = Mapping[str, tuple[tuple[tuple[str, int], ...], int]]
 
 
 @dataclass(frozen=True)
 class Above:
-    """The loops that decide what executes, outermost first, and the storage of the intermediate among them.
+    """The loops that decide what executes, outermost first, and the place of the intermediate's storage among
+    them.
 
-    `kinds`: the tie of the Einsum to each; `theirs`: the same loops over variables of the consumer, and those
-    that decide further in what executes of it. `home`: the number of loops above the storage; `reuse`: its
-    policy.
+    `kinds`: how the Einsum is tied to each; `theirs`: the same loops over variables of the consumer, followed
+    by loops further in that decide what the consumer executes. `home`: the number of loops above the storage;
+    `reuse`: its policy.
     """
 
     axes: tuple[LoopAxis, ...]
@@ -39,8 +40,8 @@ class Above:
 class ConsumerPoints:
     """The consumer.
 
-    Its Einsum, what executes of it that is not a box, and the widest windows of its variables below the loops
-    that decide.
+    `einsum`: its Einsum; `windows`, `listed`: its executed iterations, as far as they are not a box;
+    `widths`: the widest windows of its variables below the loops that decide.
     """
 
     einsum: Einsum
@@ -49,8 +50,8 @@ class ConsumerPoints:
     widths: Mapping[str, ChainSize]
 
     def bound(self, variable: str) -> tuple[int, int]:
-        """The lowest value of a variable, or of a loop that does not bind the consumer, and the number of
-        values."""
+        """The lowest value, and the number of values, of a variable or of a loop that does not bind the
+        consumer."""
         if variable in self.einsum.rank_variables:
             low, high = self.einsum.bound(variable)
             return low, high - low + 1
@@ -68,9 +69,9 @@ class ConsumerPoints:
 
 
 def listed_groups(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Above) -> tuple[TiedGroup, ...]:
-    """What executes of an inferred Einsum, except for rank variables of which all values do.
+    """The executed iterations of an inferred Einsum, without rank variables of which all values execute.
 
-    What executes is the product of these groups. There are none if everything executes.
+    They are the product of these groups. There are none if everything executes.
     """
     access, output = reader.einsum.access_of(tensor), einsum.outputs[0]
     deciding = {a.variable for a in above.theirs}
@@ -100,11 +101,12 @@ def listed_groups(einsum: Einsum, tensor: str, reader: ConsumerPoints, above: Ab
 def _factors(
     einsum: Einsum, reader: ConsumerPoints, above: Above, images: Images
 ) -> Iterator[tuple[Above, Images]]:
-    """The factors of what executes: loops and own variables that are independent of those of another.
+    """The factors of what executes: loops and own variables that are independent of those of the other
+    factors.
 
-    What an operation needs is a product, and the stamps at which it needs an element are one too: so the
-    first of them is the first along each factor. An element stays from the previous visit if it was there
-    along each factor: one of them decides it if no other one has a loop above the storage.
+    What an operation needs is a product over the factors, and so are the stamps at which an element is
+    needed: the first of them is the first one along each factor. An element stays from the previous visit if
+    it was held along each factor; a single factor decides that if no other one has a loop above the storage.
     """
     own, theirs = _closed(einsum, list(images)), [a.variable for a in above.theirs]
     wanted = [w for needs, _ in images.values() for w, _ in needs]
@@ -188,7 +190,7 @@ def _group(einsum: Einsum, reader: ConsumerPoints, above: Above, images: Images)
 def _width(
     einsum: Einsum, v: str, needs: tuple[tuple[str, int], ...], reader: ConsumerPoints, above: Above
 ) -> ChainSize:
-    """The widest window of a variable below the tiles of the consumer, as if these were boxes."""
+    """The widest window of a variable below the tiles of the consumer, treated as boxes."""
     low, high = einsum.bound(v)
     mine = [a for a, kind in zip(above.axes, above.kinds, strict=True) if kind == "bound" and a.variable == v]
     terms = tuple((abs(factor), reader.widths.get(w, reader.bound(w)[1])) for w, factor in needs)
@@ -196,8 +198,8 @@ def _width(
 
 
 def widest_windows(problem: Problem, name: str, depth: int) -> dict[str, ChainSize]:
-    """The widest window of each variable of an Einsum that the outermost `depth` loops leave, as if all were
-    boxes: its tiles, and what its consumer needs if one of these loops infers it."""
+    """The widest window of each variable of an Einsum inside its outermost `depth` loops, with everything
+    treated as boxes: its tiles, or, if one of these loops infers the Einsum, what its consumer needs."""
     cascade, tree = problem.cascade, problem.tree
     einsum, kinds = cascade[name], ties(cascade, tree, name)
     loops = [(i, LoopAxis(n.variable_in(name), n.tile_shape, n, i)) for i, n in tree.loops(name)[:depth]]
@@ -231,7 +233,7 @@ def _largest_tile(axis: LoopAxis) -> ChainSize:
 
 
 def _closed(einsum: Einsum, own: list[str]) -> list[str]:
-    """Some variables with those that bounds, or ranks of several variables, couple with them."""
+    """Some variables, and those coupled with them by bounds or by ranks of several variables."""
     result, together = list(own), _tied_names(einsum)
     while True:
         more = [v for names in together if names & set(result) for v in sorted(names) if v not in result]
@@ -250,7 +252,7 @@ def _tied_names(einsum: Einsum) -> list[set[str]]:
 
 
 def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image]) -> tuple[int, ...]:
-    """For each loop that decides the own variable that it cuts too, or -1."""
+    """For each deciding loop, the own variable that it cuts as well, or -1."""
     result = []
     for axis, kind in zip(above.axes, above.kinds, strict=True):
         v = axis.variable
@@ -271,7 +273,7 @@ def _binds(einsum: Einsum, above: Above, own: list[str], image: Sequence[Image])
 
 
 def runs_once_inside(einsum: Einsum, listed: Sequence[TiedGroup], axis: LoopAxis) -> bool:
-    """Whether a loop inside those that decide what executes has one trip, in the widest window."""
+    """Whether a loop inside the deciding ones has one trip in the widest window."""
     low, high = einsum.bound(axis.variable)
     widths = {v: width for group in listed for v, width in group.widths}
     width = widths.get(axis.variable, high - low + 1)
@@ -288,7 +290,7 @@ def named(consumer: Einsum, variable: str) -> str:
 def listed_windows(
     einsum: Einsum, group: TiedGroup, above: Above, reader: ConsumerPoints
 ) -> tuple[tuple[str, Window], ...]:
-    """The group's variables as windows of all that may execute."""
+    """The group's variables as windows around everything that may execute."""
     assert isinstance(group.region, NeededRegion)
     depth, result = len(above.axes), []
     for v, extent in zip(group.variables, group.region.extents, strict=True):

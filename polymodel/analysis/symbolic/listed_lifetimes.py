@@ -1,4 +1,5 @@
-"""The lists that give the peaks of live elements of an Einsum: its phases and all uses, class by class."""
+"""The lists from which the peaks of live elements of an Einsum are computed: its phases and all uses, class
+by class."""
 
 from __future__ import annotations
 
@@ -27,8 +28,7 @@ Key = tuple[str, object, object]  # a group of variables of an Einsum, a loop, o
 def listed_lives(
     layout: SymbolicLayout, einsum: str, component: str, items: Sequence[OccupancyItem]
 ) -> tuple[HeldBuffet, ...]:
-    """Return the live elements while an Einsum runs, at the phase of the peak, for each choice of tile
-    sizes."""
+    """Return the live elements at the peak phase of an Einsum, for each choice of tile sizes."""
     lasting = tuple(i.held for i in items if i.fixed)
     moving = [i for i in items if not i.fixed]
     if not moving:
@@ -45,7 +45,7 @@ def listed_lives(
 
 
 def _refuse(layout: SymbolicLayout, item: OccupancyItem) -> None:
-    """Refuse buffets whose elements are not used first by one Einsum and last by another one."""
+    """Refuse buffets unless one Einsum uses their elements first and another one uses them last."""
     node, why = item.node, ""
     cascade, einsums = layout.problem.cascade, node.users
     if len(node.users) > 2 or (len(node.users) == 2 and node.producer != node.users[0]):
@@ -83,8 +83,8 @@ class _Uses:
 
     @cached_property
     def groups(self) -> dict[str, list[TiedGroup]]:
-        """All variables of each Einsum, with those that bounds, ranks or executed iterations couple as one
-        group."""
+        """The variables of each Einsum in groups: those coupled by bounds, ranks or executed iterations form
+        one group."""
         return {e: self._groups(e) for e in self.einsums}
 
     def _groups(self, name: str) -> list[TiedGroup]:
@@ -111,8 +111,8 @@ class _Uses:
         return next(k for k, g in enumerate(self.groups[name]) if variable in g.variables)
 
     def loops(self, name: str, group: TiedGroup) -> list[LoopAxis]:
-        """The loops over a group's variables, with those that decide further in what executes; for Einsums
-        other than the running one those that both share, or that distinguish visits, and those that
+        """The loops over a group's variables, and loops further in that decide what executes. For Einsums
+        other than the running one: those that both share, those that distinguish visits, and those that
         decide."""
         path = self.layout.paths[name]
         until = len(path)
@@ -143,7 +143,7 @@ class _Uses:
         return {key: number for number, keys in enumerate(merged) for key in keys}
 
     def classes(self) -> tuple[tuple[LiveClass, ...], tuple[int, ...]]:
-        """The classes, and that of each loop and offset that distinguishes phases."""
+        """The classes, and the class of each loop and offset that distinguishes phases."""
         used = sorted(set(self.joined.values()))
         result, kept = [], []
         for number in used:

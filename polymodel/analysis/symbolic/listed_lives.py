@@ -1,13 +1,14 @@
 """Peaks of live elements if executed iterations are listed: first and last uses, factor by factor.
 
-An element is live from its first to its last use, and so at a phase if its first use is not after it and its
-last one not before it. Along independent variables (a class) first and last uses are independent too, and the
-first use of an element is the first along each class. So the elements whose first use comes before a phase
-are those that agree with it down to some loop and are earlier there: a product of one number for each class.
+An element is live from its first to its last use, so it is live at a phase if its first use is not after the
+phase and its last use not before it. Along independent variables (a class) first and last uses are
+independent too, and the first use of an element is its first use along each class. So the elements whose
+first use comes before a phase are those that agree with the phase down to some loop and are earlier in that
+loop: their number is a product of one number for each class.
 
-For each class the phases are a tree, loop by loop; equal trees are stored once, for all tile sizes. What is
-live is then a sum of what each loop adds, and the peak is found from the innermost loop outwards, at each
-combination of trees of the classes once.
+For each class the phases form a tree, loop by loop; equal trees are stored once, for all tile sizes. The
+number of live elements is then a sum of what each loop adds, and the peak is found from the innermost loop
+outwards, once for each combination of the classes' trees.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ Ints = Any
 EXACT = "use engine exact, or allocation: tile"
 MOST_STATES = 2**21
 TOGETHER = 2**16  # states of several points at a time: results for more of them exceed the cache
-SPARSE = 16  # numbers up to this multiple of their count are distinguished by a table
+SPARSE = 16  # numbers up to this multiple of their count are distinguished by a lookup table
 
 
 @dataclass(frozen=True)
 class ListedGroup:
-    """Some variables of an Einsum: `loops` of each by their place among all, `spread`: whether one of these
-    is in space, and the smallest value of each."""
+    """Some variables of an Einsum. `loops`: for each variable its loops, by their place among all; `spread`:
+    whether one of these is spatial; and the smallest value of each variable."""
 
     region: Region
     loops: tuple[tuple[int, ...], ...]
@@ -50,7 +51,7 @@ class ListedGroup:
     lows: tuple[int, ...]
 
     def points(self, tiles: Tiles) -> tuple[dict[int, Ints], Ints, Ints]:
-        """Of all points the counters of the loops, and values and offsets of the variables."""
+        """For all points, the counters of the loops, and the values and offsets of the variables."""
         own = tuple(tuple(tiles[p] for p in mine) for mine in self.loops)
         counters, values, offsets = _points(self, own)
         return dict(zip(self.places, counters.T, strict=True)), values, offsets
@@ -85,8 +86,8 @@ def _points(group: ListedGroup, own: tuple[Tiles, ...]) -> tuple[Ints, Ints, Int
 class ListedUse:
     """The uses of a buffet by an Einsum along a class.
 
-    `times`, then `offsets` (group and variable): what gives their order; `visits`: the loops above the
-    buffet; `ranks`: of each rank the terms (group, variable, factor), and a constant.
+    `times`, then `offsets` (group and variable), determine their order; `visits`: the loops above the buffet;
+    `ranks`: for each rank its terms (group, variable, factor), and a constant.
     """
 
     groups: tuple[ListedGroup, ...]
@@ -124,7 +125,7 @@ class ListedUse:
 
 @dataclass(frozen=True)
 class ListedLife:
-    """The first and the last user of a buffet along a class, None if this is the same one."""
+    """The first and the last user of a buffet along a class; the last is None if both are the same."""
 
     first: ListedUse
     last: ListedUse | None
@@ -181,8 +182,8 @@ def _extreme(order: Ints, item: Ints, *, first: bool) -> Ints:
 class LiveClass:
     """Variables and loops that are independent of those of other classes.
 
-    The phases of the Einsum that runs, and the lifetimes of buffets; None for those that do not depend on the
-    class.
+    It has the phases of the Einsum that runs, and the lifetimes of buffets, None for buffets that do not
+    depend on the class.
     """
 
     phases: ListedUse
@@ -191,11 +192,11 @@ class LiveClass:
 
 @dataclass(frozen=True)
 class LivePeak(PeakTable):
-    """The live elements of buffets at the phase of an Einsum at which all have most bits.
+    """The live elements of buffets at the phase of an Einsum at which all together have most bits.
 
-    `order`: the class of each loop and offset that distinguishes phases, outermost first. `ends`: of each
-    buffet whether it has begun, and ended, if the Einsum shares all loops with its first, or last, user.
-    `weights`: bits of an element.
+    `order`: the class of each loop and offset that distinguishes phases, outermost first. `ends`: for each
+    buffet whether it has begun, and ended, where the Einsum shares all loops with its first, or last, user.
+    `weights`: bits per element.
     """
 
     classes: tuple[LiveClass, ...]
@@ -245,9 +246,9 @@ class _Rows:
 class _Depth:
     """The trees of phases from one loop of a class on, each with a number.
 
-    A tree has the number of elements that agree with the phase so far, of each end of each buffet, and its
-    branches: the tree below each, and the number of elements that agree with the phase so far and are earlier
-    there.
+    A tree holds, for each end of each buffet, the number of elements that agree with the phase so far; and
+    its branches: for each branch the tree below it, and the number of elements that agree with the phase so
+    far and are earlier than the branch.
     """
 
     def __init__(self) -> None:
@@ -282,8 +283,8 @@ class _Depth:
 class _DepthTables:
     """The contents of each tree, and its branches (`count` from `begin` on).
 
-    Of each branch the tree below, and [end, branch] the number of elements that are earlier there, of the
-    `ends` that have any.
+    For each branch: the tree below it, and as [end, branch] the number of earlier elements, for the `ends`
+    that have any.
     """
 
     equal: Ints
@@ -295,25 +296,28 @@ class _DepthTables:
 
 
 def may_be_most(parent: Ints, trees: Ints, fewer: Ints) -> tuple[Ints, Ints]:
-    """Of the branches of some trees those at which most may be live: their rows, and their number by parent.
+    """Those branches of some trees at which most elements may be live: their rows, and their number by
+    parent.
 
-    Branches with the same tree below add the same sum, with factors that are not negative, of what is earlier
-    there: more that begins, less that ends. So if one of two has no less that has begun, and no more that has
-    ended, only that one counts; and of several on a straight line only both ends.
+    Branches with the same tree below differ only in the elements that are earlier: those that have begun add
+    to the sum and those that have ended reduce it, with factors that are not negative. So if one of two
+    branches has at least as many that have begun and at most as many that have ended, only that one counts;
+    of several on a straight line, only both ends count.
     """
     import numpy as np
 
-    rows = np.lexsort([*fewer.T[::-1], trees, parent])  # in each group in order of time: numbers only grow
+    rows = np.lexsort([*fewer.T[::-1], trees, parent])  # each group is in order of time, so numbers only grow
     begun, ended = fewer[:, ::2], fewer[:, 1::2]
 
     def steps() -> tuple[Ints, Ints, Ints]:
-        """Whether each row has the parent and tree of the previous one, and what begins and ends between."""
+        """Whether each row has the parent and tree of the previous one, and what begins and ends between the
+        two."""
         same = (np.diff(parent[rows]) == 0) & (np.diff(trees[rows]) == 0)
         return same, np.diff(begun[rows], axis=0), np.diff(ended[rows], axis=0)
 
     same, begin, end = steps()
     kept = np.ones(len(rows), bool)
-    kept[:-1] &= ~(same & ~end.any(axis=1))  # the next one has more that begins, and no more that ends
+    kept[:-1] &= ~(same & ~end.any(axis=1))  # at the next one more has begun, and no more has ended
     kept[1:] &= ~(same & end.any(axis=1) & ~begin.any(axis=1))
     rows = rows[kept]
     same, begin, end = steps()
@@ -472,8 +476,8 @@ class _Search:
 
 
 def _followed(states: Ints, g: int, parent: Ints, trees: Ints) -> tuple[Ints, Ints]:
-    """The distinct states that others become with another tree of one class, and the number of each among
-    them."""
+    """The distinct states that result from other states with another tree of one class, and the number of
+    each among them."""
     import numpy as np
 
     others = coded(np.delete(states, g, axis=1))

@@ -1,9 +1,9 @@
-"""Working sets found by listing all stamps of an Einsum, with all buffets that are there at each.
+"""Working sets found by listing all stamps of an Einsum, with all buffets that are held at each.
 
-If there are few kinds of stamps, `occupancy` finds those that may be the peak. Otherwise, below loops that
-Einsums run within other bounds or in which they execute in some iterations only, the stamps are listed, once
-for each choice of tile sizes, and so are the visits of buffets that are there at some of them while others
-run.
+If there are few kinds of stamps, `occupancy` finds those that may be the peak. Otherwise, that is below loops
+that Einsums run within different bounds or in only some of whose iterations they execute, the stamps are
+listed, once for each choice of tile sizes, and so are the visits of buffets that are held at some stamps
+while others run.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from polymodel.mapping.looptree import ties, users
 
 @dataclass(frozen=True)
 class Residents:
-    """What may be in a component while an Einsum runs: buffets, whether it uses them, and their contents.
+    """What a component may hold while an Einsum runs: buffets, whether the Einsum uses them, and their
+    contents.
 
-    `lasting`: of buffets that hold the same at all times.
+    `lasting`: the contents of buffets that hold the same at all times.
     """
 
     lasting: tuple[HeldBuffet, ...]
@@ -89,8 +90,8 @@ class _Listing:
 
     @cached_property
     def axes(self) -> dict[int, LoopAxis]:
-        """The loops above the buffets that decide when they are there, and all that enclose these, by node
-        id.
+        """The loops above the buffets that decide when these are held, and all loops that enclose them, by
+        node id.
 
         Other loops do not change what is held.
         """
@@ -173,7 +174,7 @@ class _Listing:
     def digits(self, einsum: str, loops: Sequence[LoopAxis]) -> tuple[CoordinateDigit, ...]:
         """What the counters of spatial loops on the path of an Einsum, outermost first, add to coordinates.
 
-        Of several along a dimension the outer one adds most.
+        The outermost of several loops along one dimension adds most.
         """
         result: list[CoordinateDigit] = []
         weights = [1] * len(self.dimensions)
@@ -190,8 +191,8 @@ class _Listing:
     def radix(self, einsum: str, axis: LoopAxis) -> int:
         """The number of values of the counter of a spatial loop.
 
-        If it does not bind the Einsum, or Einsums differ in it, that of the Einsum with most trips of those
-        that it binds.
+        If it does not bind the Einsum, or Einsums differ in it, the largest number over the Einsums that it
+        binds.
         """
         cascade, tree = self.layout.problem.cascade, self.layout.problem.tree
         bound = [e for e in users(tree, axis.node) if ties(cascade, tree, e)[axis.node] == "bound"]
@@ -241,8 +242,8 @@ class _Listing:
 
 
 def _trips_in_widest(group: TiedGroup, path: Sequence[LoopAxis]) -> int | None:
-    """Trips of the last loop of a path in its nominal enclosing tile, below the widest window of what is
-    listed; None where a size is a symbol."""
+    """The trips of the last loop of a path in its nominal enclosing tile, below the widest listed window;
+    None where a size is a symbol."""
     assert isinstance(group.region, NeededRegion)
     own, deciding = path[-1].variable, (*group.deciding, *group.further)
     outer = [tuple(_sizes(a) for a in deciding if a.variable == v) for v in group.variables]
@@ -264,7 +265,8 @@ def _sizes(axis: LoopAxis) -> tuple[Any, Any]:
 
 
 def grouped(space: Space) -> Space:
-    """The space with all variables of its loops in groups, with those that share a rank with them."""
+    """The space with all variables of its loops in groups, together with variables that share a rank with
+    them."""
     if space.carried is not None:
         space = tied_generations(space)
     result: list[TiedGroup] = []

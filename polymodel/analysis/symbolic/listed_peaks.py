@@ -1,4 +1,4 @@
-"""Numbers of loops and tiles whose stamps are listed one by one: trips, widest tiles, and joint peaks."""
+"""Counts for loops and tiles whose stamps are listed one by one: trips, widest tiles, and joint peaks."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class NominalTrips(Tabled):
 
 @dataclass(frozen=True)
 class ListedTiles:
-    """Tiles along some variables that no other variable of the tensor is coupled with. `loops`: the loops of
+    """Tiles along some variables with which no other variable of the tensor is coupled. `loops`: the loops of
     each variable, by their place among those of the peak; `tile_loops`: those that distinguish tiles,
-    outermost first; `ranks`: of each rank of the tensor the factors of the variables."""
+    outermost first; `ranks`: for each rank of the tensor, the factors of the variables."""
 
     region: Region
     loops: tuple[tuple[int, ...], ...]
@@ -97,7 +97,8 @@ class ListedTiles:
 
     @property
     def turns(self) -> list[tuple[int, int]]:
-        """Of the loops that distinguish tiles the variable, and the place among those over it."""
+        """For each loop that distinguishes tiles, its variable, and its place among the loops over that
+        variable."""
         of = {p: (k, n) for k, mine in enumerate(self.loops) for n, p in enumerate(mine)}
         return [of[p] for p in self.tile_loops]
 
@@ -137,7 +138,7 @@ class ListedUses:
 @dataclass(frozen=True)
 class CoordinateDigit:
     """What the counter of a spatial loop adds to the coordinate of instances along a dimension: `weight` for
-    each step. `radix`: the number of its values, 0 for the outermost loop, above which there is none."""
+    each step. `radix`: the number of its values, 0 for the outermost loop."""
 
     dimension: int
     weight: int = 1
@@ -152,11 +153,12 @@ class CoordinateDigit:
 @dataclass(frozen=True)
 class ListedBuffet:
     """What a buffet holds while an Einsum runs. `tiles`: the factors of its tile; `times` and `places`: the
-    temporal and spatial loops above it, outermost first; `along`: of each of the latter the dimension along
-    which it distinguishes instances, and what its counter adds to their coordinate. `uses`: of Einsums that
-    use it, if the one that runs does not; `on_path`: whether it is above that one; `reuse`: whether it stays
-    from one of their visits to the next; `outer`: buffets further out that must keep its elements too.
-    `weights`: bits of an element of the factors, numerator, denominator, and how often they are held."""
+    temporal and spatial loops above it, outermost first; `along`: for each spatial loop the dimension along
+    which it distinguishes instances, and what its counter adds to their coordinate. `uses`: those of other
+    Einsums, if the running one does not use the buffet; `on_path`: whether it is above the running one;
+    `reuse`: whether it stays from one of their visits to the next; `outer`: buffets further out that must
+    keep its elements too. `weights`: bits of an element of the factors, numerator, denominator, and how often
+    they are held."""
 
     tiles: tuple[ListedTiles, ...]
     times: tuple[int, ...]
@@ -174,7 +176,7 @@ class ListedBuffet:
         return (*self.times, *self.places)
 
     def counters(self, coordinates: Ints) -> Ints:
-        """The counters of the spatial loops above, at coordinates along each dimension."""
+        """The counters of the spatial loops above, for given coordinates along each dimension."""
         import numpy as np
 
         columns = [digit.of(coordinates[:, digit.dimension]) for digit in self.along]
@@ -192,8 +194,8 @@ class ListedBuffet:
 
 @dataclass(frozen=True)
 class PeakTable(Tabled):
-    """What buffet number `item` has at the stamp at which all have most bits, for the sizes of all loops.
-    Many choices of tile sizes are computed together."""
+    """The elements of buffet number `item` at the stamp where all together have most bits, for the sizes of
+    all loops. Many choices of tile sizes are computed together."""
 
     every: tuple[ChainLevel, ...]
     item: int
@@ -216,8 +218,8 @@ class PeakTable(Tabled):
         return result
 
     def peaks(self, points: Ints) -> Ints:
-        """What each buffet has at the peak, for several choices of tile sizes: at each point of each loop the
-        first size and the others. Raises NotSeparable if these are too many at a time."""
+        """The elements of each buffet at the peak, for several choices of tile sizes (points): for each loop
+        its first tile size and the other one. Raises NotSeparable if these are too many at a time."""
         raise NotImplementedError
 
 
@@ -240,7 +242,7 @@ def _in_parts(asked: PeakTable, points: Ints) -> Ints:
         except NotSeparable:
             if len(part) < 2:
                 raise
-            size = len(part) // 2  # the points that follow are no fewer at a time
+            size = len(part) // 2  # later calls have at least as many points at a time
         else:
             begin += len(part)
     return np.concatenate(found)
@@ -248,9 +250,9 @@ def _in_parts(asked: PeakTable, points: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class JointPeak(PeakTable):
-    """The sizes of tiles at the stamp at which all `held` have most bits together. `stamps`: those of the
-    Einsum that runs; `own`: its temporal loops; `along`: the spatial ones that distinguish instances, with
-    what they add to their coordinates along that many `dimensions`."""
+    """The tile sizes at the stamp where all `held` buffets together have most bits. `stamps`: those of the
+    Einsum that runs; `own`: its temporal loops; `along`: the spatial loops that distinguish instances, with
+    what they add to coordinates; `dimensions`: the number of dimensions."""
 
     stamps: tuple[ListedTiles, ...]
     own: tuple[int, ...]
@@ -299,7 +301,7 @@ class _Factor:
         return _numbered([self.one.elements(own) for own in self.owns])
 
     def at(self, stamps: Ints, above: Sequence[int]) -> Ints:
-        """The counters that distinguish tiles, at stamps that have the point and the counters of the loops
+        """The counters that distinguish tiles, at stamps given by the point and the counters of the loops
         above."""
         import numpy as np
 
@@ -323,7 +325,8 @@ class _Factor:
         return np.where(names[place] == theirs, count[place], 0) if len(names) else np.zeros_like(theirs)
 
     def innermost(self, times: Sequence[int]) -> Ints:
-        """At each point the innermost loop of `times` on which tiles depend, by its place there, or -1."""
+        """At each point the innermost loop of `times` on which tiles depend, by its place in `times`, or
+        -1."""
         import numpy as np
 
         loops = self.one.tile_loops
@@ -338,7 +341,7 @@ class _Factor:
 
 
 def _numbered(tables: list[Ints]) -> Ints:
-    """The rows of several tables below one another, with the number of their table before them."""
+    """The rows of several tables stacked, each preceded by the number of its table."""
     import numpy as np
 
     numbers = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -346,8 +349,8 @@ def _numbered(tables: list[Ints]) -> Ints:
 
 
 def _together(factors: Sequence[_Factor], loops: Sequence[int], points: int) -> Ints:
-    """The combined stamps of groups of variables at each point: the point, and the counter of each loop, 0
-    for loops of no group."""
+    """The combined stamps of groups of variables at each point: the point, and the counter of each loop (0
+    for loops of no group)."""
     import numpy as np
 
     result = np.zeros((points, 1 + len(loops)), np.int64)
@@ -368,7 +371,8 @@ def _together(factors: Sequence[_Factor], loops: Sequence[int], points: int) -> 
 
 class _Stamps:
     """The stamps of an Einsum at several choices of tile sizes (points), and what is held at each of them. A
-    stamp has the point, the counters of all loops, and the coordinates of the Einsum along each dimension."""
+    stamp consists of the point, the counters of all loops, and the coordinates of the Einsum along each
+    dimension."""
 
     def __init__(self, asked: JointPeak, points: tuple[Tiles, ...]) -> None:
         self.asked, self.points, self.count = asked, points, len(points)
@@ -392,7 +396,7 @@ class _Stamps:
         idle = self.idle(stamps)
         sizes = [self.resident(one, stamps) for one in held]
         if len(idle):
-            # Others may be there in instances in which the Einsum does not run at that time.
+            # Other buffets may be held in instances in which the Einsum does not run at that time.
             most = [self.resident(one, idle) for one in held]
             least = [size * bool(one.uses) for one, size in zip(held, most, strict=True)]
             known = np.zeros(self.count, np.int64)
@@ -425,7 +429,8 @@ class _Stamps:
         return distinct(result)
 
     def idle(self, active: Ints) -> Ints:
-        """Stamps of the Einsum in instances in which it does not run at that time, but buffets may be."""
+        """Stamps of the Einsum in instances in which it does not run at that time, but which may hold
+        buffets."""
         import numpy as np
 
         asked, until = self.asked, 1 + self.loops
@@ -490,7 +495,7 @@ def _bits(held: tuple[ListedBuffet, ...], sizes: list[Ints]) -> Ints:
 
 
 class _Visits:
-    """The visits of a buffet that the Einsum which runs does not use."""
+    """The visits of a buffet that the running Einsum does not use."""
 
     def __init__(self, one: ListedBuffet, stamps: _Stamps) -> None:
         self.one, self.stamps = one, stamps
@@ -498,8 +503,8 @@ class _Visits:
         self.times = distinct(visits[:, : 1 + len(one.times)])
 
     def around(self, stamps: Ints, place: Ints) -> tuple[Ints, Ints]:
-        """At each stamp, in instances given by the counters of spatial loops, the visits of the last use
-        before it, -1 if there is none, and of the next one."""
+        """At each stamp, in instances given by the counters of spatial loops: the visit of the last use
+        before it, -1 if there is none, and the visit of the next use."""
         import numpy as np
 
         one, depth = self.one, len(self.one.times)
@@ -508,7 +513,7 @@ class _Visits:
         for use in one.uses:
             side: Literal["left", "right"] = "right" if use.before else "left"
             shared = stamps[:, [1 + p for p in use.shared]]
-            if not set(one.times) <= set(use.shared):  # in a branch of its own: its visits decide
+            if not set(one.times) <= set(use.shared):  # in its own branch: its visits decide
                 every, outside = self.times[:, : 1 + len(use.shared)], 1
                 now, visit = np.concatenate([point, shared], axis=1), np.arange(len(self.times))
             else:
@@ -575,7 +580,7 @@ class _Visits:
 
 
 def _overlap(rows: Ints, at: Ints, follows: Ints) -> Ints:
-    """Whether tiles at stamps have an element in common with those that follow."""
+    """Whether tiles at stamps have an element in common with the tiles that follow."""
     import numpy as np
 
     depth = at.shape[1]

@@ -1,9 +1,10 @@
 """Rank variables that depend on each other, listed value by value: once for each choice of their tile sizes.
 
 For some variables all points within bounds are listed, with the counters of the loops that lead to each
-point, and the elements that ranks of these variables have there. So instances may share any part of a window,
+point, and the elements that ranks of these variables have at it. So instances may share any part of a window,
 a bound may couple any number of variables, and loops over these may be spread over instances. The time grows
-with the number of points: if there is a formula, or pieces of intervals suffice (`regions`), these are used.
+with the number of points, so a formula, or pieces of intervals (`regions`), are used instead where they
+suffice.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from polymodel.integers import distinct_numbers
 
 Ints = Any
 MOST_POINTS = 2**22
-MOST_WITHIN_BOUNDS = 2**20  # where engine exact, which counts pieces, is no slower
-PEAKS = 6  # stamps at which sometimes one tile, sometimes another is larger
+MOST_WITHIN_BOUNDS = 2**20  # above this, engine exact, which counts pieces, is as fast
+PEAKS = 6  # the most stamps of which none has all tiles at least as large as another
 
 
 @dataclass(frozen=True)
 class Listing(LoopTable):
     """The distinct (kept counters, element); with `step` those that stay over the steps of a loop.
 
-    `turns`: all loops, outermost first. `ranks`: of each rank the factors of the variables. What stays is
-    what every instance that has it had before. `settled`: 1 if the tiles of each instance do not depend on
+    `turns`: all loops, outermost first. `ranks`: for each rank the factors of the variables. An element stays
+    if every instance that has it had it before. `settled`: 1 if the tiles of each instance do not depend on
     the loop that steps.
     """
 
@@ -66,11 +67,11 @@ class Listing(LoopTable):
 
 @dataclass(frozen=True)
 class _Points:
-    """Points at stamps: for each choice of values of all variables whether it is `there`.
+    """Points at stamps: for each choice of values of all variables, whether the point is `there`.
 
-    `columns`: of each loop its counter for the values of its variable; `index`: one number for each different
-    element. Both have one axis for each variable. `widths`: how many values each counter may take;
-    `elements`: the same of elements.
+    `columns`: for each loop its counter for the values of its variable; `index`: one number for each
+    different element. Both have one axis for each variable. `widths`: how many values each counter may take;
+    `elements`: how many values `index` may take.
     """
 
     there: Ints
@@ -188,7 +189,7 @@ def _points_of_rows(
 
 
 def _first_of_tiles(counters: list[Ints], count: int) -> Ints:
-    """The places at which the innermost tiles begin among values in order."""
+    """The positions, in ordered values, at which the innermost tiles begin."""
     import numpy as np
 
     begins = np.zeros(count, bool)
@@ -199,8 +200,8 @@ def _first_of_tiles(counters: list[Ints], count: int) -> Ints:
 
 
 def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
-    """The lowest and highest value of a rank, from the smallest values of its variables on, and their
-    number."""
+    """The lowest and highest value of a rank, counted from the smallest values of its variables, and the
+    number of values."""
 
     if isinstance(region, BoxUnion):
         from polymodel.analysis.symbolic.box_unions import values_by_marks
@@ -223,7 +224,7 @@ def _places(asked: Listing, spatial: bool | None, use: str) -> list[int]:
 
 
 def _counted(asked: Listing, tiles: tuple[Tiles, ...]) -> int:
-    """Computed for all instances together; the count of one of them may be requested."""
+    """The count. It is computed for all instances together, of which a single one may be requested."""
     held = [(i, t.use) for i, t in enumerate(asked.turns) if isinstance(t.use, int)]
     turns = tuple(replace(t, use="apart") if isinstance(t.use, int) else t for t in asked.turns)
     widths, counts = _by_instance(replace(asked, turns=turns), tiles)
@@ -237,7 +238,7 @@ def _counted(asked: Listing, tiles: tuple[Tiles, ...]) -> int:
 
 @lru_cache(maxsize=4096)
 def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, ...], Ints]:
-    """The number of values of each counter, and what is counted at each number of the counters kept
+    """The number of values of each counter, and the count for each combination of the counters kept
     `apart`."""
     import numpy as np
 
@@ -266,7 +267,7 @@ def _by_instance(asked: Listing, tiles: tuple[Tiles, ...]) -> tuple[tuple[int, .
 def _are_distinct(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     """Return whether no two points have the same counters and element.
 
-    Then each variable is determined by a rank of its own, or by counters down to single values.
+    If so, each variable is determined by a rank of its own, or by counters down to single values.
     """
     if isinstance(asked.region, NeededRegion):
         return False
@@ -279,7 +280,8 @@ def _are_distinct(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
 
 
 def _staying(asked: Listing, points: _Points, apart: list[int]) -> Ints:
-    """The number of elements that every instance that has them had before, over all steps of a loop."""
+    """The number of elements, over all steps of a loop, that every instance which has them also had before
+    the step."""
     import numpy as np
 
     kept, merged = _places(asked, True, "keep"), _places(asked, True, "merge")
@@ -304,7 +306,7 @@ def _staying(asked: Listing, points: _Points, apart: list[int]) -> Ints:
 
 
 def _steps(asked: Listing, points: _Points) -> tuple[Ints, Ints]:
-    """For each point the number of the step that its visit is before, and of that which it is after, or -1.
+    """For each point, the number of the step that follows its visit and of the step that precedes it, or -1.
 
     Visits are those of all instances together.
     """
@@ -353,7 +355,7 @@ def _settled(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     return bool((times == visits[stamps.searchsorted(element // points.elements)]).all())
 
 
-# Ranks of three rank variables and more, where tiles are boxes: a number for the tile sizes of each variable.
+# Ranks of three or more rank variables, where tiles are boxes: a count for the tile sizes of each variable.
 
 
 @dataclass(frozen=True)
@@ -403,7 +405,7 @@ class DistinctValues:
 
 @dataclass(frozen=True)
 class SumTable(Tabled):
-    """The number of values of `a i + b j + c k ...`, for given numbers of i, j, k ... from 0 on."""
+    """The number of values of `a i + b j + c k ...`, for given numbers of values of i, j, k ... from 0 on."""
 
     factors: tuple[int, ...]
 
@@ -464,7 +466,8 @@ class BuffetLoops:
 
 @dataclass(frozen=True)
 class ListedPeak(LoopTable):
-    """The size of the tile number `item` of those `asked`, at stamp number `place` that may be the peak."""
+    """The size of tile number `item` of those in `asked`, at the stamp with number `place` among those that
+    may be the peak."""
 
     asked: tuple[BuffetLoops, ...]
     item: int
@@ -484,7 +487,7 @@ class ListedPeak(LoopTable):
                 "use engine exact there",
                 code="too-large",
             )
-        # Without any stamp nothing is ever held.
+        # If there is no stamp, nothing is ever held.
         return rows[min(self.place, len(rows) - 1)][self.item] if rows else 0
 
 
@@ -492,7 +495,7 @@ class ListedPeak(LoopTable):
 def _peaks(
     region: Region, tiles: tuple[Tiles, ...], asked: tuple[BuffetLoops, ...]
 ) -> tuple[tuple[int, ...], ...]:
-    """The sizes of several tiles at stamps that no other stamp exceeds."""
+    """The sizes of several tiles at the stamps that no other stamp exceeds."""
     import numpy as np
 
     found = _peaks_of_union(region, tiles, asked)

@@ -1,10 +1,11 @@
 """The executed iterations of inferred Einsums, as values, if they are not a product of intervals.
 
-A consumer needs of an intermediate what its points touch at a stamp; of that its producer executes what the
-storage of the intermediate does not hold. Along rank variables whose windows have holes, reach into padding,
-or are coupled with others by bounds, both are listed, once for each choice of tile sizes: the points of the
-consumer with the counters of the loops that decide, then the values of the producer that these need and that
-are not held. All loops that decide are considered together, so that the actual steps decide what stays.
+A consumer needs those elements of an intermediate that its points touch at a stamp; of these, the producer
+executes the ones that the storage of the intermediate does not hold. Along rank variables whose windows have
+holes, reach into padding, or are coupled with others by bounds, both are listed, once for each choice of tile
+sizes: the points of the consumer with the counters of the deciding loops, then the values of the producer
+that these points need and that are not held. All deciding loops are considered together, so that the actual
+steps determine what stays.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from polymodel.errors import NotSeparable
 
 Ints = Any
 MOST_ROWS = 2**20
-FEW = 2**17  # combinations of values whose executed iterations are kept for many sizes of tiles
+FEW = 2**17  # up to this many combinations of values, executed iterations are cached for many tile sizes
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Points: for each the counters of some loops, outermost first, and the values of some variables."""
+    """Points. Each has the counters of some loops, outermost first, and the values of some variables."""
 
     counters: Ints
     values: Ints
@@ -41,8 +42,8 @@ class Rows:
 def rows_of(region: Region, tiles: Sequence[Tiles], order: Sequence[int], wanted: Sequence[bool]) -> Rows:
     """The points of a region under tiles of its variables.
 
-    `order`: the variable of each loop, outermost first. Values of variables that are not `wanted` are those
-    of one point in each of their tiles.
+    `order`: the variable of each loop, outermost first. For variables that are not `wanted`, one point of
+    each tile gives the value.
     """
     import numpy as np
 
@@ -139,7 +140,7 @@ def counters_of(values: Ints, tiles: Tiles) -> list[Ints]:
 
 
 def _with_own_loops(region: NeededRegion, tiles: Sequence[Tiles], order: Sequence[int]) -> Rows:
-    """Own loops begin, at each stamp of those that decide, at the smallest value that executes there."""
+    """At each stamp of the deciding loops, own loops begin at the smallest value that executes."""
     import numpy as np
 
     outer = tuple(tiles[region.own :])
@@ -165,9 +166,9 @@ def _with_own_loops(region: NeededRegion, tiles: Sequence[Tiles], order: Sequenc
 
 
 def executed(region: NeededRegion, outer: tuple[Tiles, ...]) -> Rows:
-    """What executes: counters of the loops that decide, and values of the Einsum's own variables.
+    """The executed iterations: counters of the deciding loops, and values of the Einsum's own variables.
 
-    `outer`: the tiles of the consumer's variables that these loops are over.
+    `outer`: the tiles that these loops cut from the consumer's variables.
     """
     # A sweep uses the same chains at some sizes of tiles again and again.
     return (_executed_of_few if _product(region.extents) <= FEW else _executed_of_many)(region, outer)
@@ -224,7 +225,7 @@ def widest(region: NeededRegion, outer: tuple[Tiles, ...], own: int) -> int:
 
 
 def _sources(region: NeededRegion, tiles: dict[int, Tiles]) -> Rows:
-    """The consumer's points: counters of the loops that decide, and values of its variables."""
+    """The consumer's points: counters of the deciding loops, and values of its variables."""
     import numpy as np
 
     counters = np.zeros((1, len(region.loops)), np.int64)
@@ -249,7 +250,8 @@ def _sources(region: NeededRegion, tiles: dict[int, Tiles]) -> Rows:
 
 
 def _image(region: NeededRegion, source: Rows, tiles: dict[int, Tiles]) -> Rows:
-    """What is needed: values of the own variables that the intermediate determines, as far as they exist."""
+    """The needed iterations: values of the own variables that the intermediate determines, as far as they
+    exist."""
     import numpy as np
 
     determined = [k for k, image in enumerate(region.image) if image is not None]
@@ -281,7 +283,7 @@ def _newly_needed(region: NeededRegion, needed: Rows) -> Rows:
 
     home = region.home
     counters, values = needed.counters, needed.values
-    # The first in time, in whatever instance.
+    # The first in time, in any instance.
     inside = sorted(range(home, counters.shape[1]), key=lambda i: region.spatial[i])
     rows = np.concatenate([counters[:, :home], values, counters[:, inside]], axis=1)
     order = coded(rows).argsort(kind="stable")

@@ -1,9 +1,9 @@
 """Working sets as the largest of few phases (docs/semantics.md, Occupancy).
 
-In a box every tile is largest at its first stamp, all of them together; only a buffet that is absent there
-(used by later branches, from an earlier iteration), or holds nothing of a previous generation, requires other
-stamps: the second ones. A loop with a first tile of its own is considered at its largest tile, or for buffets
-that are there at some stamps only, at its first three.
+In a box all tiles are largest at the first stamp. Other stamps, the second ones, matter only for a buffet
+that is absent at the first stamp (later branches use it, from an earlier iteration), or that holds nothing of
+a previous generation there. A loop with a first tile of its own is considered at its largest tile, or, for
+buffets that are held at some stamps only, at its first three tiles.
 """
 
 from __future__ import annotations
@@ -60,20 +60,21 @@ if TYPE_CHECKING:
 Phase = tuple[HeldBuffet, ...]
 Measure = Literal["tile", "reserved"]
 MEASURES: tuple[Measure, ...] = ("tile", "reserved")
-LASTING = -1  # in place of a node id: buffets that are there all the time
+LASTING = -1  # in place of a node id: buffets that are always held
 
 # Working sets of all buffets.
 
 
 @dataclass(frozen=True)
 class OccupancyItem:
-    """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops.
+    """A buffet in the phases of one Einsum.
 
-    Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, everything that it
-    ever holds stays. `shared`: the number of loops above both, for a buffet in another branch. `gap`: the
-    steps of loops over coupled variables over which it stays; the loops above are then those over others.
-    `once`: loops in whose first iteration alone its users execute. `runs`: their stamps, if they continue in
-    loops in which the Einsum does not.
+    `not_first`, `not_last`: loops at whose first (last) step it is absent, each with a form that is 1 if its
+    steps count. `fixed`: it is persistent, so that everything it ever holds stays. `shared`: the number of
+    loops above both, for a buffet in another branch. `gap`: the steps of loops over coupled variables over
+    which it stays; `not_first` and `not_last` then have only loops over other variables. `once`: loops in
+    whose first iteration only its users execute. `runs`: their stamps, if they execute in further iterations
+    of loops in which the Einsum does not.
     """
 
     node: SymbolicBuffet
@@ -89,7 +90,7 @@ class OccupancyItem:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is the same during every Einsum, computed on first use.
+    """Results that are the same for every Einsum, computed on first use.
 
     `only`: the buffets (node, tensor) that are considered, None for all.
     """
@@ -112,11 +113,11 @@ class _Known:
 
     @cached_property
     def present(self) -> dict[str, dict[str, list[SymbolicBuffet]]]:
-        """Per component, the buffets that may be there during each Einsum, in the order of `nodes`.
+        """Per component, the buffets that may be held during each Einsum, in the order of `nodes`.
 
-        All others are used by earlier Einsums only, or by later ones only, and no loop stands above both, so
-        that no tile of them is there. Einsums that share no loop with others have as few buffets as they
-        and their neighbours use, however long the cascade is.
+        All others are used by earlier Einsums only, or by later ones only, and no loop is above both, so that
+        none of their tiles is held. So an Einsum that shares no loop with others has only the buffets that it
+        and its neighbours use, however long the cascade is.
         """
         order, tree = self.layout.problem.tree.einsums, self.layout.problem.tree
         places = {e: i for i, e in enumerate(order)}
@@ -136,7 +137,8 @@ class _Known:
 
     @cached_property
     def places(self) -> dict[str, dict[int, list[int]]]:
-        """Per component, where the buffets of each storage node are in its `nodes`, and `LASTING` ones."""
+        """Per component, the positions in `nodes` of the buffets of each storage node, and of `LASTING`
+        ones."""
         result: dict[str, dict[int, list[int]]] = {}
         for component, nodes in self.nodes.items():
             mine = result.setdefault(component, {})
@@ -216,8 +218,8 @@ def _overlapped_phases(
     """The peaks of a component while an Einsum of pipelines runs.
 
     Buffets that stages share count at their whole tiles, those of each other stage at their own peak, and all
-    others by lifetimes. docs/semantics.md, Pipelines. `inside`: only of the buffets in the Einsum's stage of
-    a pipeline.
+    others by lifetimes. docs/semantics.md, Pipelines. `inside`: only the buffets in the Einsum's stage of
+    that pipeline count.
     """
     layout, tree = known.layout, known.layout.problem.tree
     scope = inside.node if inside else -1
@@ -269,7 +271,7 @@ def _copies(tree: LoopTree, einsum: str, node: SymbolicBuffet) -> int:
 
 
 def _several(item: OccupancyItem, times: int) -> OccupancyItem:
-    """The buffet with that many tiles at once, if it does not hold all of the tensor anyway."""
+    """The buffet with that many tiles at once; unchanged if it holds all of the tensor anyway."""
     if item.fixed or times < 2:
         return item
     return replace(item, held=replace(item.held, count=item.held.count * times))
@@ -319,14 +321,13 @@ def _largest(space: Space) -> Form:
 
 
 def _distinct_elements(space: Space) -> Form:
-    """The most elements that one instance accesses: its part of every spatial loop, all of the temporal
-    ones."""
+    """The most elements that one instance accesses: its part of spatial loops, all of the temporal ones."""
     return count(space, {i: "most" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
 def _reserved_phases(known: _Known, einsum: str, component: str) -> tuple[Phase, ...]:
-    """The phases of all buffets on the path, the same for Einsums below the same nodes where no step of a
-    loop changes what is held."""
+    """The phases of all buffets on the path. They are the same for Einsums below the same nodes if no step of
+    a loop changes what is held."""
     layout, path = known.layout, known.layout.problem.tree.path(einsum)
     bare = layout.stamps(einsum, layout.paths[einsum])
     storage = (s for s in path if isinstance(s.node, StorageNode) and s.node.component == component)
@@ -359,7 +360,7 @@ def _own(layout: SymbolicLayout, einsum: str, item: OccupancyItem) -> OccupancyI
 
 
 def _buffets(known: _Known, einsum: str, component: str) -> list[OccupancyItem | Stay]:
-    """Buffets that an Einsum uses, or that may be there while it runs."""
+    """Buffets that an Einsum uses, or that may be held while it runs."""
     path = known.layout.problem.tree.path(einsum)
     on_path = {s.id for s in path if isinstance(s.node, StorageNode)}
     result: list[OccupancyItem | Stay] = []
@@ -405,7 +406,7 @@ def _peak(
 
 
 def _gap(bare: Space, stay: Stay, once: frozenset[int], unknown: bool) -> tuple[TiedGroup, Gap] | None:
-    """When a buffet is there over steps of loops over coupled variables; refused if others are `unknown`."""
+    """When a buffet is held over steps of loops over coupled variables; refused if others are `unknown`."""
     if not bare.tied | stay.node.space.tied:
         return None
     from polymodel.analysis.symbolic.tied_peaks import gap_of, unknown_gap
@@ -416,7 +417,7 @@ def _gap(bare: Space, stay: Stay, once: frozenset[int], unknown: bool) -> tuple[
 
 
 def _stay(known: _Known, einsum: str, item: OccupancyItem, on_path: bool) -> OccupancyItem | Stay:
-    """When a buffet that the Einsum does not use is there: between two uses, of one visit or of two."""
+    """When a buffet that the Einsum does not use is held: between two uses, of one visit or of two."""
     layout, earlier, later = known.layout, -1, -1
     for user in item.node.users:
         _, mine, theirs = divergence(layout, einsum, user)
@@ -444,7 +445,7 @@ def _carry(layout: SymbolicLayout, node: SymbolicBuffet) -> Carry:
     return carries(layout, user, chain)[[n.id for n in chain].index(node.id)]
 
 
-# The step of each loop; loops that are not included are at the one with their widest tile.
+# The step of each loop; loops that are not included are at the step with their widest tile.
 ADVANCED: dict[Role, Role] = {"second": "first", "third": "second"}  # and the previous step
 LAST: dict[Role, Role] = {"first": "only", "widest": "only", "second": "two", "third": "three"}
 MOST_STAMPS = 500
@@ -453,8 +454,8 @@ MOST_STAMPS = 500
 def _phases(bare: Space, items: list[OccupancyItem]) -> tuple[tuple[HeldBuffet, ...], ...]:
     """The stamps that may be the peak: the first, and second steps of loops that bring buffets in.
 
-    At any other stamp, choose for each buffet that is there one of its loops that has advanced: the stamp
-    where just these are at their second step holds no fewer and no smaller buffets.
+    At any other stamp, choose for each buffet that is held one of its loops that has advanced: the stamp
+    where exactly these loops are at their second step holds at least as many buffets, none of them smaller.
     """
     if not items:
         return ()
@@ -470,7 +471,7 @@ def _phases(bare: Space, items: list[OccupancyItem]) -> tuple[tuple[HeldBuffet, 
 
 
 def _reached(bare: Space, stamp: Stamp) -> Form:
-    """1 if the Einsum has such a stamp."""
+    """1 if the Einsum has this stamp."""
     free = (v for v in bare.spread if v not in bare.tied)
     return product(chain(bare, v, _steps(bare.of(v), stamp)) for v in free)
 
@@ -492,7 +493,7 @@ def _advanced(item: OccupancyItem, stamp: Stamp) -> Iterator[bool]:
 
 
 def _refuse_other_instances(items: Sequence[OccupancyItem | Stay]) -> None:
-    """Refuse buffets of which one is largest in one instance of the component and another in another."""
+    """Refuse buffets that are not all largest in the same instance of the component."""
     spread = [(i.node.space, a) for i in items for a in i.node.space.axes if a.spatial]
     if len({tuple(a.node for a in i.node.space.axes if a.spatial) for i in items}) < 2:
         return
@@ -516,8 +517,8 @@ def _refuse_other_instances(items: Sequence[OccupancyItem | Stay]) -> None:
 def _stamps(bare: Space, items: list[OccupancyItem]) -> list[Stamp]:
     """The stamps that may be the peak.
 
-    Of loops with a smaller first tile, over which buffets may be absent or windows shrink, the first three
-    steps: the second tile may be the largest, and is what remains from the previous step at the third step.
+    For loops with a smaller first tile, over which buffets may be absent or windows shrink, these include the
+    first three steps: the second tile may be the largest, and remains at the third step.
     """
     for item in items:
         if item.shared is not None and any(a >= item.shared for a in item.node.space.generations):
@@ -533,10 +534,10 @@ def _stamps(bare: Space, items: list[OccupancyItem]) -> list[Stamp]:
         for axes in cartesian(*some)
     }
     gone = {a for i in items for a, _ in (*i.not_first, *i.not_last)}
-    for item in items:  # the loops of a buffet in another branch are this Einsum's above the split only
+    for item in items:  # a buffet in another branch shares only the loops above the split with this Einsum
         shrinking = item.node.space.shrinking
         gone |= {a for a in shrinking if item.shared is None or a < item.shared}
-    # What is left from the step before has something of a generation before it from the third step on.
+    # What remains from the previous step holds part of an earlier generation from the third step on.
     left = {a for i in items if i.shared is not None for a in i.node.space.generations}
     open_ = [a for a in sorted(gone) if bare.axes[a].grows or a in left]
     steps: tuple[Role, ...] = ("first", "second", "third")
@@ -559,10 +560,10 @@ def _steps(positions: Iterable[int], stamp: Stamp) -> dict[int, Role]:
 
 
 def _gone(bare: Space, item: OccupancyItem, stamp: Stamp) -> Form:
-    """1 if no step of a loop over a variable that is not coupled leaves the item there."""
+    """1 if no step of a loop over an uncoupled variable leaves the item in place."""
     one, gone = number(1), number(1 if item.gap else 0)
     if item.not_last:
-        later = {i for i in item.once if stamp.get(i) in ADVANCED}  # then no step inside leads to a use
+        later = {i for i in item.once if stamp.get(i) in ADVANCED}  # no step inside leads to a use here
         steps = [(a, form) for a, form in item.not_last if not any(i < a for i in later)]
         gone = product(one - form * (one - _is_last(item.runs or bare, a, stamp)) for a, form in steps)
     if item.not_first:
@@ -571,7 +572,7 @@ def _gone(bare: Space, item: OccupancyItem, stamp: Stamp) -> Form:
 
 
 def _at(item: OccupancyItem, stamp: Stamp, gone: Form) -> HeldBuffet:
-    """The item at the chosen stamp; nothing if it is gone, unless it is there in a gap."""
+    """The item at the chosen stamp; nothing if it is gone, unless a gap holds it."""
     held = item.held
     if not item.fixed:
         held = held.of(elements(item.node.space, _there(item, stamp)))
@@ -579,7 +580,7 @@ def _at(item: OccupancyItem, stamp: Stamp, gone: Form) -> HeldBuffet:
 
 
 def _there(item: OccupancyItem, stamp: Stamp) -> dict[int, Role]:
-    """The tile that is held; in another branch that runs later, that of the previous visit."""
+    """The tile that is held; for a buffet of a branch that runs later, the tile of the previous visit."""
     stamp = {i: step for i, step in stamp.items() if i not in item.once}
     if item.shared is None:
         return _steps(range(item.node.depth), stamp)

@@ -1,7 +1,7 @@
 """Factors of closed forms for two rank variables: each replaces an atom of a single variable.
 
-Two variables depend on each other if one rank is indexed by both (their windows overlap), and if a bound
-couples them (sums and peaks over the tiles of a region).
+Two variables depend on each other if both index one rank (their windows overlap), or if a bound couples them
+(sums and peaks over the tiles of a region).
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from polymodel.frozen import dataclass
 
 # The common part of the windows of two rank variables before and after a step of a loop.
 #
-# Of a rank `a p + b r` (no common factor), let a tile hold n values of p and m of r. Values with
-# p = i + b u and r = j + a v, for fixed i < b and j < a, give the elements a i + b j + a b (u + v): different
-# classes (i, j) different elements, and in one class an interval of u + v. So tiles share, class by class,
-# what two intervals share. Where both variables move at once (loops over either wrap from their last to
-# their first tile), that is not a product of a factor for p and one for r.
+# Of a rank `a p + b r` (no common factor), let a tile hold n values of p and m of r. Values with p = i + b u
+# and r = j + a v, for fixed i < b and j < a, give the elements a i + b j + a b (u + v): different classes (i,
+# j) give different elements, and one class gives an interval of u + v. So, class by class, tiles share what
+# two intervals share. Where both variables move at once (loops over either wrap from their last to their
+# first tile), that is not a product of a factor for p and one for r.
 
 ONTO: tuple[Role, ...] = ("to second", "to third", "to fourth")
 
 
 @dataclass(frozen=True)
 class Side:
-    """One rank variable: its extent and its loops, of which one may step (`pair`) and those inside it `wrap`.
+    """One rank variable: its extent and its loops. One loop may step (`pair`), and the loops inside it then
+    `wrap`.
 
     Loops outside the step, and spatial ones, are as in an atom.
     """
@@ -113,7 +114,7 @@ class _Steps:
     inner: Callable[[TileChange], Value]
 
     def still(self, levels: tuple[ChainLevel, ...], tile: Tile) -> Value:
-        """Both tiles of a step are in one tile so far."""
+        """The recursion while both tiles of a step are in one tile."""
         if not levels or levels[0].role == "wrap":
             return self.apart(levels, TileChange(0, tile, tile))
         level, rest = levels[0], levels[1:]
@@ -144,7 +145,7 @@ class _Steps:
         return self.apart(rest, TileChange(before.e, before, after))
 
     def apart(self, levels: tuple[ChainLevel, ...], change: TileChange) -> Value:
-        """The tiles of a step inside two tiles."""
+        """The recursion once the tiles of a step are in two tiles."""
         if not levels:
             return self.inner(change)
         level, rest = levels[0], levels[1:]
@@ -155,7 +156,7 @@ class _Steps:
             return self.apart(rest, TileChange(change.gap - skipped, last, first))
         if level.role == "window":
             now = (self.walk.window(t, level, lambda tile: tile) for t in (change.before, change.after))
-            # Windows end where their tiles' do, and begin the earlier the more they add.
+            # A window ends where that of its tile ends, and begins earlier by what it adds.
             gap = self.walk.size(level.tile) * change.gap + change.before.more - change.after.more
             return self.apart(rest, TileChange(gap, *now))
         if level.role == "first":
@@ -166,7 +167,7 @@ class _Steps:
     def adjacent_instances(
         self, level: ChainLevel, rest: tuple[ChainLevel, ...], change: TileChange
     ) -> Value:
-        """Adjacent instances: counter by counter, as long as there is a tile on either side."""
+        """Adjacent instances, counter by counter, as long as both sides have a tile."""
         walk, ops = self.walk, self.walk.ops
         sides, t = (change.before, change.after), walk.size(level.tile)
         refs = [walk.widest_of(tile.ref, level) for tile in sides]
@@ -187,7 +188,7 @@ class _Steps:
 
 
 def shared(ops: Ops, a: int, p: TileChange, b: int, r: TileChange) -> Value:
-    """The number of elements of the rank `a p + b r` that are there before and after."""
+    """The number of elements of the rank `a p + b r` that are held both before and after."""
     total: Value = 0
     for i in range(b):
         for j in range(a):
@@ -220,13 +221,13 @@ def _of_class(ops: Ops, p: _Class, r: _Class) -> Value:
 # each distinct choice of tile sizes.
 
 
-MOST_DIGITS = 2**20  # values of a column that are told apart by how far they are from the least
+MOST_DIGITS = 2**20  # up to this range, values of a column are coded by their distance from the smallest
 
 
 def _apart(columns: Sequence[Any]) -> tuple[Any, Any]:
-    """The first row of each kind, and the kind of each row, of rows that are given by their columns.
+    """The first row of each kind, and the kind of each row; rows are given by their columns.
 
-    Each column is one more digit of a number, which is renumbered before it is too large.
+    Each column adds a digit to a number, which is renumbered before it becomes too large.
     """
     import numpy as np
 
@@ -234,7 +235,7 @@ def _apart(columns: Sequence[Any]) -> tuple[Any, Any]:
     for column in columns:
         low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
         width = high - low + 1
-        if width > MOST_DIGITS:  # of values far apart, each is a digit
+        if width > MOST_DIGITS:  # values far apart become one digit each
             values, column = np.unique(column, return_inverse=True)
             column, low, width = column.reshape(-1), 0, len(values)
         if size * width > 2**62:
@@ -293,7 +294,7 @@ class Tabled:
         raise NotImplementedError
 
     def without_sizes(self) -> Tabled:
-        """The same with equal tiles: a key that distinguishes numbers of equal sizes."""
+        """The same number with equal tiles: a key that distinguishes counts whose sizes are equal."""
         raise NotImplementedError
 
     def shown(self, sizes: Sequence[Any]) -> list[Any]:
@@ -324,7 +325,7 @@ class Tabled:
 
 @dataclass(frozen=True)
 class LoopTable(Tabled):
-    """Numbers of a region whose variables have `loops`, outermost first, by the sizes of their tiles."""
+    """A count of a region whose variables have `loops`, outermost first, by the sizes of their tiles."""
 
     loops: tuple[tuple[ChainLevel, ...], ...]
 
@@ -340,7 +341,7 @@ class LoopTable(Tabled):
 
 @dataclass(frozen=True)
 class TiedRegion(Tabled):
-    """A number of two variables `u` and `v`, by their loops."""
+    """A count of two variables `u` and `v`, by their loops."""
 
     u: tuple[ChainLevel, ...]
     v: tuple[ChainLevel, ...]
@@ -361,8 +362,8 @@ class TiedRegion(Tabled):
 class CutAtom(TiedRegion):
     """The distinct (tile of u, tile of v, element of `what`).
 
-    With `asked` the size of the tile number `item` of those at the stamp number `place` that may be the peak;
-    the outermost `stamps` loops of either variable determine stamps, others belong to buffets.
+    With `asked`: the size of tile number `item` at the stamp with number `place` among those that may be the
+    peak; the outermost `stamps` loops of either variable determine stamps, the others belong to buffets.
     """
 
     what: What = "none"
@@ -403,14 +404,14 @@ class CutAtom(TiedRegion):
                 "use engine exact there",
                 code="too-large",
             )
-        if not rows:  # nothing is ever held: everything that is read is before the first generation
+        if not rows:  # nothing is ever held: all reads are before the first generation
             return 0
         return rows[min(self.place, len(rows) - 1)][self.item]
 
 
 @lru_cache(maxsize=4)
 def _choices(u: int, v: int, sizes: tuple[int, ...]) -> tuple[tuple[Tiles, Tiles], ...]:
-    """The tiles of so many loops over either variable, of rows that give the sizes of all."""
+    """The tiles of these many loops over either variable, from rows that give the sizes of all."""
     pairs = list(zip(sizes[::2], sizes[1::2], strict=True))
     begin = range(0, len(pairs), u + v)
     return tuple((tuple(pairs[i : i + u]), tuple(pairs[i + u : i + u + v])) for i in begin)
@@ -418,10 +419,10 @@ def _choices(u: int, v: int, sizes: tuple[int, ...]) -> tuple[tuple[Tiles, Tiles
 
 @dataclass(frozen=True)
 class StepAtom(TiedRegion):
-    """The number that `kind` means for a loop (`visits`): what stays over its steps, or whether tiles depend
+    """The count that `kind` names for a loop (`visits`): what stays over its steps, or whether tiles depend
     on it.
 
-    `order`: the loops over both variables, outermost first, `axis` of them outside.
+    `order`: the loops over both variables, outermost first; `axis`: how many of them are outside.
     """
 
     order: str

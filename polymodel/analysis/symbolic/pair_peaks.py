@@ -22,8 +22,8 @@ from polymodel.analysis.symbolic.regions import (
 from polymodel.analysis.symbolic.stamp_order import resident
 from polymodel.frozen import dataclass
 
-TRIED = 8  # tiles of one variable at which whole tiles are searched
-TOGETHER = 2**17  # rows, tiles and stamps of several choices that are listed together
+TRIED = 8  # how many tiles of one variable are tried in the search for whole tiles
+TOGETHER = 2**17  # at most this many rows, tiles and stamps of several choices are listed together
 
 Choice = tuple[Tiles, Tiles]  # sizes of the tiles of either variable
 Rows = tuple[tuple[int, ...], ...]
@@ -33,14 +33,14 @@ Rows = tuple[tuple[int, ...], ...]
 def front(
     region: Region, u: Tiles, v: Tiles, asked: tuple[TileQuery, ...], stamps: tuple[int, int] | None = None
 ) -> Rows:
-    """The sizes of several tiles at one stamp that no other stamp exceeds, one number for each of `asked`.
+    """The sizes of several tiles at the stamps that no other stamp exceeds, one number for each of `asked`.
 
     `stamps`: the number of loops of either variable that determine stamps; all by default.
     """
     return _fronts(region, ((u, v),), asked, stamps)[0]
 
 
-@lru_cache(maxsize=16)  # the contents at one peak are requested tile by tile, each at the same choices
+@lru_cache(maxsize=16)  # the contents at one peak are requested tile by tile, always for the same choices
 def fronts(
     region: Region,
     choices: tuple[Choice, ...],
@@ -73,7 +73,7 @@ def _fronts(
 
 
 def _parts(listed: _Listed, numbers: Sequence[int], choices: Sequence[Choice]) -> Iterator[list[int]]:
-    """Numbers of choices that are listed together, as many as fit."""
+    """Groups of choices that are listed together, as many as fit in each."""
     part: list[int] = []
     size = 0
     for k in numbers:
@@ -88,10 +88,10 @@ def _parts(listed: _Listed, numbers: Sequence[int], choices: Sequence[Choice]) -
 
 
 def _alike(depth: tuple[int, int], asked: Sequence[TileQuery]) -> int | None:
-    """How many loops over u cut the largest tiles of u whose rows make stamps alike that are side by side.
+    """The number of loops over u that cut the largest tiles of u in whose rows adjacent stamps hold the same.
 
-    Neighbours along the only loop over v hold the same where all these rows fill them, as do the stamps next
-    to them in time if this loop is the innermost one. None: stamps have to be listed one by one.
+    Neighbours along the only loop over v hold the same where all rows of such a tile fill them, and so do
+    their neighbours in time if this loop is the innermost one. None: stamps have to be listed one by one.
     """
     result, innermost = depth[0], depth[1] <= 1
     for a in asked:
@@ -106,7 +106,8 @@ def _alike(depth: tuple[int, int], asked: Sequence[TileQuery]) -> int | None:
 
 
 def _exceeded_by_none(table: Ints, home: Ints, count: int) -> list[Rows]:
-    """The rows of each choice that none of its other rows exceeds, in descending order; of very many a few.
+    """The rows of each choice that none of its other rows exceeds, in descending order; only a few if there
+    are very many.
 
     `home`: the choice of each row, in order.
     """
@@ -139,8 +140,8 @@ def _outside(u: Tiles, v: Tiles, asked: TileQuery) -> tuple[Tiles, Tiles]:
 
 @dataclass(frozen=True)
 class _Listed:
-    """What tiles hold stamp by stamp; the `alike` outermost loops over u cut tiles in which stamps in the
-    middle of equal ones are left out (`regions.pairs`)."""
+    """What tiles hold, stamp by stamp. The `alike` outermost loops over u cut tiles in which stamps between
+    equal ones are omitted (`regions.pairs`)."""
 
     region: Region
     depth: tuple[int, int]
@@ -149,7 +150,8 @@ class _Listed:
 
     @property
     def together(self) -> bool:
-        """Whether several choices may be listed at once: no policy depends on what tiles depend on."""
+        """Whether several choices may be listed at once: no policy distinguishes loops by whether tiles
+        depend on them."""
         return not any(a.gap is not None and a.gap.policy.by_tile for a in self.asked)
 
     def size(self, choice: Choice) -> int:
@@ -160,7 +162,7 @@ class _Listed:
         return sum(self.region.extents) + one + two + (one * two if self.alike is None else 4 * one)
 
     def table(self, choices: Sequence[Choice]) -> tuple[Ints, Ints, int]:
-        """[stamp, asked] what tiles hold, the choice of each stamp, and the number of choices."""
+        """What tiles hold as [stamp, asked], the choice of each stamp, and the number of choices."""
         import numpy as np
 
         count, every = len(choices), self.region
@@ -191,7 +193,7 @@ def _side_by_side(choices: Sequence[Tiles]) -> Any:
 def _sizes(
     region: Region, u: Tiles, v: Tiles, asked: TileQuery, alike: Tiles | None
 ) -> tuple[int, Ints, Ints]:
-    """The number of tiles of v, numbers of pairs of tiles in order, and what these hold."""
+    """The number of tiles of v, the numbers of the pairs of tiles in order, and what these pairs hold."""
     one, two = _outside(u, v, asked)
     width, gap = len(region.starts(1, two)), asked.gap
     if gap is None:
@@ -233,7 +235,8 @@ def _ranges(region: Region, tiles: Tiles) -> TileRanges:
 def _full(
     region: Region, choice: Choice, depth: tuple[int, int], asked: tuple[TileQuery, ...]
 ) -> tuple[int, ...] | None:
-    """The size of each tile in the whole box, if some stamp has all of them; a few stamps are tried."""
+    """The sizes of the tiles in the whole box, if some stamp attains all of them; only a few stamps are
+    tried."""
     import numpy as np
 
     turned, (u, v) = region.turned, choice
@@ -272,7 +275,7 @@ def _touched(what: What, one: TileRanges, two: TileRanges, i: Ints, j: Ints) -> 
 
 
 def _box(asked: TileQuery, n: int, m: int) -> int:
-    """The number of elements of a whole tile of n by m values."""
+    """The number of elements of an uncut tile of n by m values."""
     if asked.what == "rank":
         a, b = asked.rank
         return n * m - max(0, n - b) * max(0, m - a)

@@ -1,10 +1,10 @@
 """The work of the stages of pipelines in each slot, as closed forms (docs/semantics.md, Pipelines).
 
 If tiles are boxes and nothing stays from one iteration to the next, the first and all later whole iterations
-of a loop move the same except for what is moved once (storage that is filled before the first one, partial
-sums that are read again after it), and the last one moves the remainder of a tile. So a wrap has three kinds
-of iterations, and its slots are those around the first one, those around the last one, and the others, which
-are equal.
+of a loop move the same amounts, except for what is moved once (storage that is filled before the first
+iteration, partial sums that are read again after it), and the last iteration moves the remainder of a tile.
+So a wrap has three kinds of iterations, and its slots are those around the first iteration, those around the
+last one, and the others, which are equal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StageForms:
         return StageForms(self.einsum, self.operations * n, loads)
 
     def plus(self, other: StageForms) -> StageForms:
-        """Both together; the components are the same in all iterations."""
+        """The sum of both; the components are the same in all iterations."""
         pairs = zip(self.loads, other.loads, strict=True)
         loads = tuple((name, (a + c, b + d)) for (name, (a, b)), (_, (c, d)) in pairs)
         return StageForms(self.einsum, self.operations + other.operations, loads)
@@ -66,9 +66,9 @@ class StageForms:
 
 @dataclass(frozen=True)
 class WrapForms:
-    """`times` equal wraps of `trips` iterations; `beyond[k]`: 1 if there are more than k.
+    """`times` equal wraps of `trips` iterations; `beyond[k]`: 1 if there are more than k iterations.
 
-    `stages`: for each stage, per Einsum, what it does in the first, a later and the last iteration.
+    `stages`: for each stage, per Einsum, its work in the first, a later and the last iteration.
     """
 
     times: Form
@@ -106,7 +106,7 @@ class PipelineForms:
         return PipelineRun(self.node, ordered_slots(result))
 
     def in_slots(self, of: Callable[[Form], Any]) -> PipelineRun:
-        """The same for any symbols; `of` makes numbers of forms. Slots that do not exist count 0."""
+        """The same for any symbols; `of` converts forms to numbers. Slots that do not exist have count 0."""
         slots = []
         for wrap in self.wraps:
             for phase, times, works in _slot_forms(wrap):
@@ -149,13 +149,13 @@ def _sum(forms: Iterator[Form]) -> Form:
 
 
 def _slot_forms(wrap: WrapForms) -> Iterator[tuple[str, Form, tuple[tuple[StageForms, ...], ...]]]:
-    """(phase, how many, works by stage) of a wrap of n iterations: the slots with the first iteration in some
+    """(phase, count, work by stage) of a wrap of n iterations: the slots with the first iteration in some
     stage, those with the last one but not the first, and all others."""
     many = len(wrap.stages)
     one = number(1)
 
     def iteration(stage: int, n: int) -> tuple[StageForms, ...]:
-        """The n-th iteration of a stage, of any kind, if it exists."""
+        """The n-th iteration of a stage, whatever its kind, if it exists."""
         if n == 0:
             return tuple(first for first, _, _ in wrap.stages[stage])
         there, after = wrap.beyond[n], wrap.beyond[n + 1]
@@ -163,7 +163,7 @@ def _slot_forms(wrap: WrapForms) -> Iterator[tuple[str, Form, tuple[tuple[StageF
         return tuple(later.times(after).plus(last.times(there - after)) for _, later, last in works)
 
     def before_last(stage: int, n: int) -> tuple[StageForms, ...]:
-        """The iteration n before the last one, which is not the first."""
+        """The iteration that is n before the last one and is not the first."""
         return tuple(last if n == 0 else later for _, later, last in wrap.stages[stage])
 
     for s in range(many):
@@ -286,7 +286,7 @@ class _Iterations:
     p: PipelineSplit
 
     def _form(self, axis: int, held: Held, role: Role | None, leaf: Leaf = ONE) -> Form:
-        """The form of a loop within the tile in which those outside are held."""
+        """The form of a loop within the tile to which the outer iterations are fixed."""
         path = self.layout.paths[self.p.einsums[0]]
         stamps = self.layout.stamps(self.p.einsums[0], path[: axis + 1])
         v = path[axis].variable
@@ -305,7 +305,7 @@ class _Iterations:
         return self._form(axis, held, None, Leaf("reaches", n, (level,))) if n else number(1)
 
     def times(self, axis: int, held: Held) -> Form:
-        """The number of iterations of the kind in which the loop is held."""
+        """The number of iterations of the kind to which the loop is fixed."""
         if held[axis] == "first":
             return number(1)
         last = self.beyond(axis, held, 1)
@@ -375,7 +375,7 @@ def _pipeline(layout: SymbolicLayout, p: PipelineSplit) -> PipelineForms:
 def _works(
     kinds: _Iterations, einsum: str, held: Held, inner: int | None
 ) -> tuple[StageForms, StageForms, StageForms]:
-    """In the first, a later and the last iteration of the pipelined loop."""
+    """The work in the first, a later and the last iteration of the pipelined loop."""
     if inner is None:
         one = kinds.works(einsum, held)
         return one, one, one

@@ -16,7 +16,7 @@ Key = tuple[str, str, str]  # Einsum, component, and the storage that is refille
 
 
 def refills(layout: SymbolicLayout, ledger: FormLedger) -> tuple[RefillLoad[Form], ...]:
-    """Both ends of the refills of each storage that waits, and what else those ends do."""
+    """Both ends of the refills of each storage that waits for them, and the other work at these ends."""
     hierarchy = layout.problem.hierarchy
     waiting = [c.name for c in hierarchy.components if hierarchy.waits(c.name)]
     if not waiting:

@@ -1,4 +1,4 @@
-"""Numbers of regions in SymPy: terms that remain unevaluated until every tile size is a number."""
+"""Counts of regions in SymPy: terms that remain unevaluated until every tile size is a number."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _mark(text: str) -> str:
 
 
 class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
-    """`RegionCount(what is counted, tile sizes...)`, a whole number once all sizes are."""
+    """`RegionCount(what is counted, tile sizes...)`, an integer once all sizes are integers."""
 
     nargs = None
 
@@ -59,7 +59,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
         return None
 
     def _eval_derivative(self, s: Any) -> Any:
-        """No derivative is given for a number without a formula."""
+        """Refuse: a number without a formula has no derivative."""
         raise NotSeparable(
             f"{self._region} is a count at whole tile sizes, and has no derivative by them",
             "leave gradients out where the iteration space is not a box",
@@ -104,5 +104,5 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
 
 
 def term(table: Tabled, sizes: Sequence[Any]) -> Any:
-    """A number of a region as a SymPy term of its tile sizes, which are distinguished by their place only."""
+    """A count of a region as a SymPy term of its tile sizes, which are distinguished only by their place."""
     return RegionCount(CountedRegion(table.without_sizes()), *(sympy.sympify(s) for s in sizes))

@@ -1,9 +1,9 @@
 """Two rank variables that a bound couples: their points, and the stamps at which tiles are visited.
 
 A diagonal (causal masks), two of them (sliding windows) or the edges of a padded convolution cut a box of two
-variables to a region that is convex. So each value of one variable, a row, has an interval of values of the
-other, and what tiles hold is a union of pieces of intervals. Extents are numbers; tiles may be symbols, and
-are evaluated once for each choice of their sizes.
+variables to a convex region. So each value of one variable, a row, has an interval of values of the other,
+and a tile holds a union of pieces of intervals. Extents are numbers; tiles may be symbols, and are evaluated
+once for each choice of their sizes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from polymodel.reuse import Reuse
 
 Ints = Any
 Tiles = tuple[tuple[int, int], ...]  # per loop, outermost first: (size of the first tile, of the others)
-# What is counted besides the counters of tiles: nothing, values of the one or the other variable, or those of
-# a rank of both.
+# What is counted in addition to the counters of tiles: nothing, values of the one or the other variable, or
+# those of a rank that both index.
 What = Literal["none", "u", "v", "both", "rank"]
-PEAKS = 6  # tiles of which sometimes one, sometimes another is larger: this many stamps may be the peak
+PEAKS = 6  # at most this many stamps may be the peak, where different tiles are largest at different stamps
 MOST_ROWS = 2**18
 MOST_PIECES = 20_000_000
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One loop: its variable, whether it is spatial, and what happens to its counter.
+    """One loop: its variable, whether it is spatial, and the use of its counter.
 
-    It is kept apart (`keep`), merged in a union (`merge`), held at one instance (its number, or at each of
-    them: `apart`), or kept apart while only the largest of all counts is requested (`most`).
+    The counter is kept apart (`keep`), merged in a union (`merge`), fixed at one instance (its number, or
+    each of them: `apart`), or kept apart while only the largest of all counts is requested (`most`).
     """
 
     variable: int
@@ -41,7 +41,8 @@ class Turn:
 
 @dataclass(frozen=True)
 class LoopStep:
-    """A step of a temporal loop: the number of loops outside it, and whether it is the next one."""
+    """A step of a temporal loop: the number of loops outside it, and whether the next loop is the one that
+    steps."""
 
     outside: int
     moves: bool
@@ -56,13 +57,13 @@ class Region:
 
     @cached_property
     def turned(self) -> Region:
-        """Of two variables the same in the other order."""
+        """The same region of two variables in the other order."""
         u, v = self.extents
         return Region((v, u), tuple((b, a, c) for a, b, c in self.bounds))
 
     @cached_property
     def rows(self) -> tuple[Ints, Ints, Ints]:
-        """Of two variables, (u, first v, last v) of every u that has points."""
+        """For a region of two variables, (u, first v, last v) of every u that has points."""
         return _rows(self)
 
     @property
@@ -77,10 +78,10 @@ class Region:
 
 @dataclass(frozen=True)
 class Copies(Region):
-    """Copies of a region of two variables, each after the previous one along both, so that they share no
-    tile.
+    """Copies of a region of two variables, each placed after the previous one along both, so that they share
+    no tile.
 
-    Their tiles are of different sizes: if a loop has a size, here it has one for each copy.
+    Their tiles have different sizes: a loop has one size for each copy.
     """
 
     one: Region
@@ -111,10 +112,11 @@ class Copies(Region):
 
 @dataclass(frozen=True)
 class Made:
-    """What executes of a variable of an inferred Einsum: of a tile of e values `scale * e` and more.
+    """The executed values of a variable of an inferred Einsum: `scale * e` and more for a tile of e values.
 
-    `start` more at the very first stamp, at others what `later` says of the innermost of the loops that cut
-    tiles (one entry for each) whose counter is above 0; None: as outside it.
+    More by `start` at the very first stamp. At other stamps `later` gives the amount, with an entry for each
+    loop that cuts tiles: that of the innermost one whose counter is above 0 counts; None: as outside that
+    loop.
     """
 
     scale: int
@@ -124,7 +126,7 @@ class Made:
 
 @dataclass(frozen=True)
 class MadeRegion(Region):
-    """Variables of a box of which windows execute."""
+    """Variables of a box of which only windows execute."""
 
     made: tuple[Made | None, ...]
 
@@ -133,10 +135,10 @@ class MadeRegion(Region):
 
 @dataclass(frozen=True)
 class BoxUnion(Region):
-    """The points of several accesses, each of which touches something in a box of its own alone.
+    """The points of several accesses, each of which touches elements only within a box of its own.
 
-    `guards`: of each access the first and last value of each of the `own` variables. After these `extents`
-    have one number for each access but the first, of which at most one is 1: it says which access it is.
+    `guards`: for each access the first and last value of each of the `own` variables. After these, `extents`
+    have one number for each access but the first; at most one of them is 1, which identifies the access.
     """
 
     guards: tuple[tuple[tuple[int, int], ...], ...]
@@ -150,15 +152,15 @@ class BoxUnion(Region):
 
 @dataclass(frozen=True)
 class NeededRegion(Region):
-    """What executes of some rank variables of an inferred Einsum.
+    """The executed values of some rank variables of an inferred Einsum.
 
-    `extents`: of its own variables, then those of the consumer's over which loops decide what executes.
-    `bounds` are on its own, from their smallest values on. `sources`: the consumer's variables, region by
-    region. `loops`: of each loop that decides, outermost first, which of these it is over; `binds`: which of
-    the own variables it cuts as well, or -1; `spatial`: whether it is in space. `image`: of each own variable
-    the factors of the consumer's and a constant; None: whatever its bounds leave. `home`: how many of the
-    loops are above the storage; `above`: how many are above the Einsum, others decide further in what
-    executes of the consumer.
+    `extents`: those of its own variables, then those of the consumer's variables over which deciding loops
+    run. `bounds` are on its own variables, counted from their smallest values. `sources`: the consumer's
+    variables, region by region. For each deciding loop, outermost first: `loops`: the consumer's variable
+    that it is over; `binds`: the own variable that it cuts as well, or -1; `spatial`: whether it is spatial.
+    `image`: for each own variable the factors of the consumer's variables and a constant; None: all values
+    within its bounds. `home`: how many of the loops are above the storage; `above`: how many are above the
+    Einsum; the others, further in, decide what executes of the consumer.
     """
 
     own: int
@@ -175,7 +177,7 @@ class NeededRegion(Region):
 
     @property
     def over(self) -> tuple[int, ...]:
-        """The consumer's variables over which loops decide, in the order of `extents`."""
+        """The consumer's variables over which deciding loops run, in the order of `extents`."""
         return tuple(dict.fromkeys(self.loops))
 
 
@@ -223,8 +225,8 @@ def _starts_of_copies(extent: int, count: int, tiles: Tiles) -> Ints:
 
 
 def _nested(begin: Ints, size: Ints, tiles: Ints) -> Ints:
-    """Where the innermost tiles of several ranges begin; `tiles`: of each its first and its other sizes, loop
-    by loop."""
+    """The starts of the innermost tiles of several ranges; `tiles`: for each range its first and its other
+    sizes, loop by loop."""
     import numpy as np
 
     of = np.arange(len(begin))
@@ -263,7 +265,7 @@ def united(group: Ints, low: Ints, high: Ints, groups: int) -> Ints:
     base = int(low.min())
     width = int(high.max()) - base + 2
     at = group * width
-    top = np.maximum.accumulate(at + high - base)  # of all before in the group: groups are disjoint
+    top = np.maximum.accumulate(at + high - base)  # over earlier intervals: groups are disjoint
     before = np.concatenate(([-1], top[:-1]))
     seen = np.maximum(before, at + low - base - 1)
     fresh = np.maximum(at + high - base - seen, 0)
@@ -290,8 +292,8 @@ def total(region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int])
 
 @lru_cache(maxsize=16)
 def rows_in_tiles(region: Region, u: Tiles, v: Tiles) -> tuple[Ints, Ints, Ints]:
-    """Of every row that has points its tile of u, and the tiles of v in which it begins and ends; not to be
-    written to."""
+    """For every row that has points, its tile of u, and the tiles of v in which it begins and ends.
+    Read-only."""
     row, low, high = region.rows
     one, two = _tile_numbers(region, 0, u), _tile_numbers(region, 1, v)
     return one[row], two[low], two[high]
@@ -307,10 +309,10 @@ def _tile_numbers(region: Region, side: int, tiles: Tiles) -> Ints:
 
 @lru_cache(maxsize=8)
 def pairs(region: Region, u: Tiles, v: Tiles, alike: Tiles | None = None) -> tuple[Ints, Ints]:
-    """The pairs of tiles that have points, by u, then by v; not to be written to.
+    """The pairs of tiles that have points, by u, then by v. Read-only.
 
-    With `alike`, loops over u, and at most one loop over v: of the tiles of v in the middle which all rows
-    of such a tile of u fill, the first two and the last one alone, since the others are as the second one.
+    With `alike` (loops over u) and at most one loop over v: of the tiles of v in the middle that all rows of
+    such a tile of u fill, only the first two and the last one, since the others equal the second one.
     """
     import numpy as np
 
@@ -337,8 +339,8 @@ def pairs(region: Region, u: Tiles, v: Tiles, alike: Tiles | None = None) -> tup
 
 
 def _filled(region: Region, alike: Tiles, v: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """The second and the last of the tiles of v that all rows of a tile of u fill, for the tile in which each
-    of the values `at` is; the first and the last tile of v, which may be smaller, are not among them."""
+    """The second and the last of the tiles of v that all rows of a tile of u fill, for the tile of u of each
+    of the values `at`; the first and the last tile of v, which may be smaller, are not among them."""
     import numpy as np
 
     row, low, high = region.rows
@@ -354,7 +356,7 @@ def _filled(region: Region, alike: Tiles, v: Ints, at: Ints) -> tuple[Ints, Ints
 
 
 def repeated(count: Ints) -> Ints:
-    """The number of each entry, as often as `count` says."""
+    """The number of each entry, repeated `count` times."""
     import numpy as np
 
     if int(count.sum()) > MOST_PIECES:
@@ -367,7 +369,7 @@ def repeated(count: Ints) -> Ints:
 
 
 def numbered(count: Ints) -> Ints:
-    """0, 1, 2, ... for each entry, `count` numbers of it."""
+    """For each entry, the numbers 0, 1, 2, ... below its `count`."""
     import numpy as np
 
     return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
@@ -377,7 +379,8 @@ def numbered(count: Ints) -> Ints:
 def tile_sizes(
     region: Region, u: Tiles, v: Tiles, what: What, rank: tuple[int, int], alike: Tiles | None = None
 ) -> tuple[Ints, Ints, Ints]:
-    """(tile of u, tile of v, elements) of the pairs of tiles that `pairs` has; of ranks of both, of all."""
+    """(tile of u, tile of v, elements) of the pairs of tiles that `pairs` returns; of all pairs for ranks of
+    both."""
     import numpy as np
 
     one, two = pairs(region, u, v, alike)
@@ -396,8 +399,8 @@ def tile_sizes(
 
 
 def _sizes_of_pairs(region: Region, tiles: tuple[Tiles, Tiles], codes: Ints, points: bool) -> Ints:
-    """How many rows have points in each of the pairs of tiles with these numbers, which are in order, or how
-    many `points` there are."""
+    """The number of rows with points in each of the pairs of tiles with these numbers, which are in order;
+    or, with `points`, the number of points."""
     import numpy as np
 
     begin = region.starts(1, tiles[1])
@@ -410,7 +413,7 @@ def _sizes_of_pairs(region: Region, tiles: tuple[Tiles, Tiles], codes: Ints, poi
         return result
     _, low, high = region.rows
     end = np.append(begin[1:], region.extents[1])
-    result *= (end - begin)[codes % len(begin)]  # as if rows filled the tiles in which they begin and end
+    result *= (end - begin)[codes % len(begin)]  # as if rows filled their first and last tiles
     edges = (enter, first_code, low - begin[first]), (leave - 1, last_code, end[last] - 1 - high)
     for at, code, missing in edges:
         listed = codes[np.minimum(at, len(codes) - 1)] == code
@@ -437,7 +440,7 @@ def _rank_sizes(region: Region, cuts: tuple[Ints, Ints], rank: tuple[int, int]) 
 def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """The pieces into which tiles of v cut the intervals of all rows.
 
-    Of each its row, the number of its pair of tiles, and its first and last value of v.
+    Each has its row, the number of its pair of tiles, and its first and last value of v.
     """
     import numpy as np
 
@@ -451,10 +454,11 @@ def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     return row[which], code, np.maximum(low[which], v[tile]), np.minimum(high[which], end[tile])
 
 
-# What is counted of tiles and of loops over both variables.
+# The counts of tiles and of loops over both variables.
 
-# What is counted of a loop: elements that stay when it advances, or when a loop over another variable does
-# and this variable's loops further in go back to their first tiles; or 1 if tiles do not depend on it.
+# The count of a loop: the elements that stay when it advances (`moves`), or when a loop over another variable
+# advances and this variable's loops further in go back to their first tiles (`wraps`); or 1 if tiles do not
+# depend on it (`settled`).
 Kind = Literal["moves", "wraps", "settled"]
 
 
@@ -472,7 +476,7 @@ def turned_order(order: str) -> str:
 class Loops:
     """Loops over both variables, and their order: one letter each, outermost first.
 
-    `alike`: stamps in the middle of equal ones are omitted (`regions.pairs`); all are listed without it.
+    `alike`: stamps between equal ones are omitted (`regions.pairs`); None: all are listed.
     """
 
     region: Region
@@ -494,12 +498,13 @@ class Loops:
 
 @dataclass(frozen=True)
 class Gap:
-    """When a buffet is there while an Einsum runs that does not use it, and the relation of its users to that
-    one.
+    """When a buffet is held while an Einsum runs that does not use it, and how its users relate to that
+    Einsum.
 
-    `shared`: the number of its loops above both; `inside`: the buffet is in the users' branch, below `depth`
-    loops, which are all; otherwise above both, below the outermost `depth` loops. `before`: its users run
-    first in each iteration of the shared loops. Nothing stays over steps of the outermost `since` loops.
+    `shared`: the number of loops above both; `inside`: the buffet is in the users' branch, below all of the
+    `depth` loops; otherwise it is above both, below the outermost `depth` loops. `before`: its users run
+    first in each iteration of the shared loops. `since`: nothing stays over steps of that many outermost
+    loops.
     """
 
     shared: int
@@ -512,11 +517,12 @@ class Gap:
 
 @dataclass(frozen=True)
 class TileQuery:
-    """What a tile holds: tiles of the outermost `u` and `v` loops of either variable; elements of `what`.
+    """What a tile holds: a tile of the outermost `u` and `v` loops of either variable; the elements of
+    `what`.
 
-    `rank`: the coefficients of both variables in a rank of both, one of which is 1. With a `gap`, what is
-    there of the tile while its users do not run: `order` has its loops, one letter each, outermost first, and
-    `own` the loops of either variable among them.
+    `rank`: the coefficients of both variables in a rank of both; one of them is 1. With a `gap`: what is held
+    of the tile while its users do not run; `order` has its loops, one letter each, outermost first, and `own`
+    the loops of either variable among them.
     """
 
     u: int

@@ -1,4 +1,5 @@
-"""Whole actions as closed forms: the number of actions that move tiles whose bits they do not divide.
+"""Whole actions as closed forms: the number of actions that move tiles whose bits are not a multiple of an
+action's.
 
 docs/semantics.md, Whole actions. A transfer is a tile of a visit; tiles of a visit differ in size only if
 those of a rank variable do. So the actions are a sum over the classes of tiles along each variable. What is
@@ -44,7 +45,7 @@ def action_of(layout: SymbolicLayout, node: SymbolicBuffet, kind: str) -> Action
 
 
 def refuse_tolls(layout: SymbolicLayout) -> None:
-    """Refuse what is rounded elsewhere than at the ends of a link."""
+    """Refuse rounding anywhere but at the ends of a link."""
     problem = layout.problem
     for component, tensor, _ in problem.rounding():
         users = [e for e in problem.cascade.einsums if tensor in e.tensors and e.name in problem.tree.paths]
@@ -100,21 +101,21 @@ def _tiles(link: TransferPath, action: ActionCost) -> Form:
 
 def _visits(link: TransferPath, kind: str) -> Form:
     """How often each tile is moved: in every iteration of the loops that do not index it; partial sums are
-    brought in again each time but the first, when there are none."""
+    read again each time except the first, when there are none."""
     _refuse_pieces(link)
     space, result = link.space, number(1)
     for v in space.spread:
         result = result * summed(space.extent(v), space.ladder(v, dict.fromkeys(space.of(v), "each")), ONE)
     if not link.access.output or kind in ("reads_drain", "writes_drain") or link.access.accumulates:
         return result
-    # If storage further out supplies what nobody has written, all storage below has it as well.
+    # If storage further out supplies initial values, all storage below receives them as well.
     hierarchy = link.layout.problem.hierarchy
     given = any(hierarchy[n.component].read_first for n in link.chain[: link.place])
     return result if given else result - 1
 
 
 def _refuse_pieces(link: TransferPath) -> None:
-    """Refuse transfers that are not whole tiles, each once in a visit."""
+    """Refuse transfers other than whole tiles, each moved once in a visit."""
     space, child = link.space, link.child
     assert child is not None
     ends = f"between {link.parent.component} and {child.component}"

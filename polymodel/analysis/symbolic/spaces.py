@@ -17,26 +17,26 @@ from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
-# What happens to a counter in a count: kept apart, merged (a union), held at the first instance, or at that
-# of a number; `most`: held at the instance with the largest count; `hops`: kept apart, and counted as often
-# as the counter says, from 1 on. Of a loop in time, held in one iteration: the `first` one, a `later` one
-# that is not the last, or the `last` one, which is not the first.
+# The use of a counter in a count: kept apart, merged (a union), fixed at the first instance or at a numbered
+# one; `most`: fixed at the instance with the largest count; `hops`: kept apart, and weighted by the counter,
+# from 1 on. A temporal loop may be fixed at one iteration: the `first` one, a `later` one that is not the
+# last, or the `last` one, which is not the first.
 Use = Literal["keep", "merge", "at0", "most", "hops", "first", "later", "last"] | int
 Iteration = Literal["first", "later", "last"]
 ITERATIONS: tuple[Iteration, ...] = ("first", "later", "last")
 
 
 def is_fixed(use: Use) -> bool:
-    """Whether a counter is held at one instance."""
+    """Whether a counter is fixed at one instance."""
     return use == "at0" or isinstance(use, int)
 
 
-# Of a tensor that is carried forward, what the tile of its variable holds: `later`: in each tile but the
-# first also an element further back, `each`: in each tile; `lacking`: in the first tile an element less.
-# `first`: of the tensor that holds what is before the first generation, it is there in the first tile only.
-# Where more is read than the generation before, tiles near the first one hold less of it, too.
+# What a tile of the carried variable holds of a tensor that is carried forward. `later`: each tile but the
+# first also holds an element further back; `each`: every tile does; `lacking`: the first tile holds one
+# element less. `first`: for the tensor that holds what is before the first generation: only the first tile
+# holds it. Where more than the previous generation is read, tiles near the first one hold less of it too.
 Behind = Literal["", "later", "each", "lacking", "first"]
-# One access to all elements of a tensor that an operation reads, if these are several.
+# One access to all elements of a tensor that an operation reads, if there are several.
 Unions = Mapping[str, TensorAccess]
 
 
@@ -57,7 +57,7 @@ class LoopAxis:
 
     @property
     def grows(self) -> bool:
-        """True if tiles after the first one may be larger."""
+        """True if tiles after the first one may be larger than it."""
         if isinstance(self.start, int) and isinstance(self.tile, int):
             return self.start < self.tile
         return self.start is not None
@@ -67,7 +67,7 @@ class LoopAxis:
         return self.loop is not None and self.loop.spatial
 
     def level(self, role: Role, more: int | None = None) -> ChainLevel:
-        """The loop in an atom."""
+        """The loop as a level of an atom."""
         if not self.grows and role in ("widest", "nominal"):
             role = "first"
         return ChainLevel(self.tile, role, self.spatial, more, self.start)
@@ -75,7 +75,7 @@ class LoopAxis:
 
 @dataclass(frozen=True)
 class Halo:
-    """A rank `a p + b r`: with gcd 1, elements i b' further in p meet those a' further in r."""
+    """A rank `a p + b r`: with gcd 1, (p + b', r) and (p, r + a') touch the same element."""
 
     p: str
     r: str
@@ -94,11 +94,11 @@ class SumRank:
 
 @dataclass(frozen=True)
 class TiedGroup:
-    """Rank variables that bounds of the iteration space couple, and their points from the smallest values on.
+    """Rank variables coupled by bounds, and their points, counted from the smallest values.
 
-    Of an inferred Einsum `deciding` are the loops that decide what executes, outermost first, and `widths` of
-    variables the widest windows in which tiles must fit; `further` are not above it, but decide what executes
-    of its consumer.
+    For an inferred Einsum: `deciding`: the loops that decide what executes, outermost first; `widths`: the
+    widest windows of variables, in which tiles must fit; `further`: those deciding loops that are not above
+    it but decide what its consumer executes.
     """
 
     variables: tuple[str, ...]
@@ -118,16 +118,16 @@ class TiedGroup:
         return self.variables[1]
 
     def beyond(self, axes: Sequence[LoopAxis]) -> tuple[LoopAxis, ...]:
-        """The loops that decide what executes and are not among those above."""
+        """The deciding loops that are not among those above."""
         above = {a.node for a in axes}
         return tuple(a for a in (*self.deciding, *self.further) if a.node not in above)
 
 
 @lru_cache(maxsize=1024)
 def groups(einsum: Einsum) -> tuple[TiedGroup, ...]:
-    """The bounds that the box of an Einsum does not imply, by their variables.
+    """The groups of variables coupled by bounds that the box of an Einsum does not imply.
 
-    Raises NotSeparable for others.
+    Raises NotSeparable for bounds without closed forms.
     """
     box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
     bounds, tied = [], {v: {v} for v in box}
@@ -145,7 +145,7 @@ def groups(einsum: Einsum) -> tuple[TiedGroup, ...]:
         tied |= dict.fromkeys(together, together)
     result: dict[tuple[str, ...], list[Affine]] = {}
     for expr in bounds:
-        # In one order, so that Einsums that share loops over them have equal regions.
+        # In a fixed order, so that Einsums that share loops over them have equal regions.
         result.setdefault(tuple(sorted(tied[expr.variables[0]])), []).append(expr)
     return tuple(TiedGroup(names, _region(box, names, exprs)) for names, exprs in result.items())
 
@@ -177,11 +177,11 @@ def _region(box: Mapping[str, tuple[int, int]], names: tuple[str, ...], bounds: 
 
 @dataclass(frozen=True)
 class Window:
-    """What executes of a rank variable of an inferred Einsum: an interval for each tile of a consumer.
+    """Executed values of a rank variable of an inferred Einsum: an interval for each tile of a consumer.
 
-    Loops over the consumer, the first `depth` of the path, cut `extent` into tiles; one of extent e gives
-    `scale * e + more`, `more` being `start` at the first stamp and that of `later` (loop position -> more)
-    at steps of a loop. It is never more at a step than at one further out. `low`: its smallest value of all.
+    Loops over the consumer, the first `depth` of the path, cut `extent` into tiles; a tile of extent e gives
+    `scale * e + more` values, where `more` is `start` at the first stamp and given by `later` (loop position
+    -> more) at steps of a loop, never larger at a step than at one further out. `low`: the smallest value.
     """
 
     extent: int
@@ -203,7 +203,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Stride:
-    """Values `every * n + base` of a variable, in terms of n."""
+    """Values `every * n + base` of a variable, expressed by n."""
 
     every: int
     base: int
@@ -217,8 +217,9 @@ class CarriedDimension:
     """The rank of an access along which the tensor is carried forward, its variable, and what tiles hold of
     earlier generations. `rank` is -1 where the tensor has no such rank.
 
-    Beside its own element an iteration touches those that are `lags` further back. Of all of these it touches
-    none that is made before iteration `since`; for `each` all, for `first` none that is made after it.
+    In addition to its own element an iteration touches those that are `lags` further back. Of all these it
+    touches none that is produced before iteration `since`; for `each` it touches all of them, for `first`
+    none that is produced after it.
     """
 
     rank: int
@@ -229,8 +230,8 @@ class CarriedDimension:
 
     @property
     def is_product(self) -> bool:
-        """Whether tiles hold their own elements and those of one generation that all of them but the first
-        hold, or all; otherwise they are listed point by point."""
+        """Whether tiles hold their own elements and those of one further generation, which all tiles hold, or
+        all but the first; otherwise they are listed point by point."""
         key = self.lags, self.since
         return {
             "later": key == ((1,), 0),
@@ -244,9 +245,9 @@ class CarriedDimension:
 class Space:
     """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access.
 
-    `sizes`: (rank variable, symbol) of extents that are symbols. `windows`: of inferred rank variables.
-    `carried`: of a tensor of which tiles hold something of the previous generation. `listed`: groups listed
-    value by value, besides those that bounds couple; `made`: the same without what is read of before.
+    `sizes`: (rank variable, symbol) of extents that are symbols. `windows`: those of inferred rank variables.
+    `carried`: the carried dimension of a tensor whose tiles hold part of the previous generation. `listed`:
+    further groups listed value by value; `made`: the same without reads of earlier generations.
     """
 
     einsum: Einsum
@@ -260,7 +261,7 @@ class Space:
 
     @cached_property
     def alone(self) -> Space:
-        """Without what tiles hold of the previous generation."""
+        """The space without what tiles hold of the previous generation."""
         return self.made or replace(self, carried=None)
 
     @cached_property
@@ -321,7 +322,7 @@ class Space:
 
     @cached_property
     def spread(self) -> tuple[str, ...]:
-        """Variables that do not index the tensor; also those of loops that infer the Einsum again."""
+        """Variables that do not index the tensor, also those of loops that compute the Einsum again."""
         again = (v for v, _ in self.windows if v not in self.einsum.rank_variables)
         indexing = {v for e in self.access.projection for v, _ in terms_of(self.einsum, e)}
         return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in indexing)
@@ -351,9 +352,9 @@ class Space:
     def ladder(
         self, variable: str, roles: Mapping[int, Role], since: int = -1, until: int | None = None
     ) -> tuple[ChainLevel, ...]:
-        """The levels of a variable's loops at the positions that have a role, and its window among them.
+        """The levels of a variable's loops at the positions that have a role, with its window among them.
 
-        With `since` or `until` only loops from or up to that position are wanted.
+        `since`, `until`: only loops from, or up to, that position.
         """
         window = self.window(variable)
         if window is None:
@@ -368,22 +369,22 @@ class Space:
 
     @cached_property
     def counted(self) -> dict[tuple[Use, ...], Form]:
-        """Counts that were computed before: the use of each counter -> (counters, elements)."""
+        """A cache of counts: the use of each counter -> (counters, elements)."""
         return {}
 
     @cached_property
     def sized(self) -> dict[tuple[Role | None, ...], Form]:
-        """Sizes of tiles that were computed before: the role of each loop -> elements."""
+        """A cache of tile sizes: the role of each loop -> elements."""
         return {}
 
     @cached_property
     def chains(self) -> dict[tuple[str, tuple[Role | None, ...], Leaf, int | None], Form]:
-        """The same along single variables: (variable, roles, what is summed, up to which loop)."""
+        """A cache of sums along single variables, by (variable, roles, what is summed, up to which loop)."""
         return {}
 
     @property
     def shrinking(self) -> list[int]:
-        """Positions of loops at whose later steps windows of the tensor are smaller than at first."""
+        """Positions of loops at whose later steps windows of the tensor are smaller than at the first."""
         windows = (w for v, w in self.windows if v in self.access.variables)
         result = (i for w in windows for i, more in w.later if more != w.start)
         return [i for i in result if i < len(self.axes)]
@@ -400,8 +401,7 @@ class Space:
 
     @property
     def _touched(self) -> tuple[TiedGroup, ...]:
-        """The iterations in which anything is touched of a tensor that is carried forward, or of what is
-        before its first generation."""
+        """The iterations that touch a tensor carried forward, or what is before its first generation."""
         carried = self.carried
         assert carried is not None
         v, extent = carried.variable, self.extent(carried.variable)
@@ -418,7 +418,7 @@ class Space:
 
 
 def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
-    """The coupled ranks of an access. Raises NotSeparable for accesses that are not products of such."""
+    """The coupled ranks of an access. Raises NotSeparable if it is not a product of such ranks."""
     result, sums = windows(einsum, access)
     if sums:
         raise _no_rank_of_its_own(einsum, access, sums[0].rank)
@@ -426,7 +426,7 @@ def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
 
 
 def windows(einsum: Einsum, access: TensorAccess) -> tuple[tuple[Halo, ...], tuple[SumRank, ...]]:
-    """The ranks of an access that are indexed by two, and by more rank variables; NotSeparable for accesses
+    """The ranks of an access that two, and that more rank variables index. Raises NotSeparable for accesses
     in which ranks share rank variables."""
     seen: set[str] = set()
     result, sums = [], []
@@ -445,7 +445,7 @@ def windows(einsum: Einsum, access: TensorAccess) -> tuple[tuple[Halo, ...], tup
 
 
 def terms_of(einsum: Einsum, expr: Affine) -> list[tuple[str, int]]:
-    """The terms of a rank; of more than two without variables that have one value."""
+    """The terms of a rank; of more than two, without the variables that have a single value."""
     terms = [(v, c) for v, c in expr.terms if c]
     if len(terms) < 3:
         return terms
@@ -469,7 +469,7 @@ class CarriedRank:
     """The rank along which a tensor is carried forward.
 
     `alone`: spatial loops (by node id) that have one instance in any legal mapping: they are above its
-    producer, over the variable along which it is carried. `several`: all ranks, where one does not suffice.
+    producer, over the variable along which it is carried. `several`: all carried ranks, if more than one.
     """
 
     tensor: str
@@ -505,9 +505,9 @@ def carried_line(cascade: Cascade, maker: Einsum, tensor: str) -> CarriedRank:
 def check_access(
     einsum: Einsum, access: TensorAccess, line: CarriedRank, write: TensorAccess | None = None
 ) -> None:
-    """Refuse indices of the carried rank that are not a rank variable of their own and a constant, and what
-    is touched in other iterations than from some one on. `write`: what the maker writes in iterations that
-    begin at the same value: then an access touches all that is made."""
+    """Refuse indices of the carried rank other than a rank variable of its own plus a constant, and accesses
+    that do not touch their elements from some iteration on. `write`: the producer's access, if its iterations
+    begin at the same value: an access then touches everything that is produced."""
     expr = access.projection[line.rank]
     others = {v for r, x in enumerate(access.projection) if r != line.rank for v in x.variables}
     if expr.terms and (len(expr.terms) > 1 or expr.terms[0][1] != 1 or expr.variables[0] in others):
@@ -538,8 +538,8 @@ def check_space(
 ) -> None:
     """Refuse spaces that are neither boxes nor boxes cut by bounds on pairs of rank variables.
 
-    `lines`: of tensors that are carried forward, which may be read at several generations; `unions`: accesses
-    that stand for several elements of a tensor.
+    `lines`: the carried ranks of tensors that are carried forward, which may be read at several generations;
+    `unions`: accesses that stand for several elements of a tensor.
     """
     groups(einsum)
     for access in einsum.accesses:
@@ -554,10 +554,10 @@ def check_space(
 
 
 def neighbours_joined(einsum: Einsum, lines: Mapping[str, CarriedRank]) -> tuple[Einsum, Unions]:
-    """Of each tensor that is read at several elements in one operation one access to all of them.
+    """For each tensor read at several elements in one operation, one access to all.
 
-    Equidistant elements along a rank are those of one access with one more rank variable, over which no loop
-    runs: `A[x - 1]` and `A[x + 1]` are `A[x + 2 d - 1]` for d = 0, 1. Others stay as they are.
+    Equidistant elements along a rank are those of one access with an additional rank variable over which no
+    loop runs: `A[x - 1]` and `A[x + 1]` are `A[x + 2 d - 1]` for d = 0, 1. Other accesses are unchanged.
     """
     unions: dict[str, TensorAccess] = {}
     more: dict[str, tuple[int, int]] = {}

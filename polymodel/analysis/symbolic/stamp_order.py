@@ -1,6 +1,6 @@
 """Stamps of two coupled rank variables in order of time: what their tiles share, and what stays between uses.
 
-A stamp is a pair of tiles, one of either variable, that has points. Stamps are listed in the order in which
+A stamp is a pair of tiles, one of each variable, that has points. Stamps are listed in the order in which
 the loops over both variables execute them, and neighbours in that order are compared as sets.
 """
 
@@ -125,14 +125,14 @@ class StampOrder:
 
 
 def _rows_in_both(region: Region, tiles: tuple[Tiles, Tiles], tile: Ints, before: Ints, after: Ints) -> Ints:
-    """The number of rows of a tile of u with points in both of two tiles of v, for several such choices."""
+    """The number of rows of a tile of u with points in both of two tiles of v, for several pairs of tiles."""
     import numpy as np
 
     group, first, last = rows_in_tiles(region, *tiles)
     begin, end = group.searchsorted(tile, "left"), group.searchsorted(tile, "right")
     least, most = np.minimum(before, after), np.maximum(before, after)
-    # Of two tiles with none in between, a row without points in both either begins behind the first one or
-    # ends before the second one: these are counted without a look at each row.
+    # For two tiles with none in between, a row without points in both either begins after the first one or
+    # ends before the second one: these rows are counted without visiting each.
     width = len(region.starts(1, tiles[1])) + 1
     late = end - np.sort(group * width + first).searchsorted(tile * width + least, "right")
     early = np.sort(group * width + last).searchsorted(tile * width + most, "left") - begin
@@ -145,7 +145,8 @@ def _rows_in_both(region: Region, tiles: tuple[Tiles, Tiles], tile: Ints, before
 
 
 def _rows_around(first: Ints, last: Ints, ends: tuple[Ints, Ints], least: Ints, most: Ints) -> Ints:
-    """The number of rows that begin no later than a tile and end no earlier than another one, row by row."""
+    """The number of rows that begin no later than one tile and end no earlier than another one, counted row
+    by row."""
     import numpy as np
 
     begin, end = ends
@@ -162,7 +163,7 @@ def visits(loops: Loops) -> StampOrder:
 
     one, two = pairs(loops.region, loops.u, loops.v, loops.alike)
     result = StampOrder(loops, one, two)
-    if "vu" not in loops.order:  # then they are in order already
+    if "vu" not in loops.order:  # in this case they are in order already
         return result
     keys = [result.outermost(k + 1)["uv".index(letter)] for k, letter in enumerate(loops.order)]
     order = np.lexsort(keys[::-1])
@@ -171,14 +172,14 @@ def visits(loops: Loops) -> StampOrder:
 
 @lru_cache(maxsize=65536)
 def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int, int]) -> int:
-    """The number that `kind` means for the loop number `axis`; `wraps`: for the loops from there on."""
+    """The count that `kind` names for loop number `axis`; `wraps`: for the loops from `axis` on."""
     import numpy as np
 
     if loops.alike is None and what != "rank" and kind != "settled":
         if _single_inside(loops.turned.order):
             return loop_demand(loops.turned, axis, kind, turned_what(what), rank)
         if _single_inside(loops.order) and (kind == "wraps" or axis < len(loops.u)):
-            loops = replace(loops, alike=loops.u)  # asked of the first and the last stamps of rows of tiles
+            loops = replace(loops, alike=loops.u)  # only first and last stamps of rows count
     result = visits(loops)
     if not len(result.one):  # nothing is touched, so nothing stays, and no tile depends on a loop
         return int(kind == "settled")
@@ -195,7 +196,7 @@ def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int
 
 
 def _single_inside(order: str) -> bool:
-    """Whether one loop over v is inside all loops over u."""
+    """Whether there is one loop over v, inside all loops over u."""
     return order == "u" * (len(order) - 1) + "v"
 
 
@@ -218,7 +219,7 @@ def _settled(found: StampOrder, axis: int, what: What, rank: tuple[int, int]) ->
 def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple[StampOrder, Ints]:
     """What a buffet holds while others run, at each stamp of the loops above both.
 
-    It is there between two uses in one visit, and between two visits over whose step something stays.
+    It is held between two uses in one visit, and between two visits if something stays over the step.
     """
     import numpy as np
 
@@ -229,7 +230,7 @@ def resident(loops: Loops, gap: Gap, what: What, rank: tuple[int, int]) -> tuple
     )
     size, within = held.sizes(what, rank), result.same(gap.depth)
     ends = np.zeros(0, np.int64)
-    if gap.inside:  # what it held last in each stamp
+    if gap.inside:  # its last contents at each stamp
         within = np.zeros(len(within), bool)
         (ends,) = np.nonzero(~result.same(gap.shared))
         steps = ends

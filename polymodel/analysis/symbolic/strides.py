@@ -1,4 +1,4 @@
-"""Values at even distances: those that an inferred Einsum executes if consumers omit the others."""
+"""Values at even distances: the values that an inferred Einsum executes if consumers omit the others."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def in_strides(
     strides: Strides,
     numbers: bool,
 ) -> tuple[LoopAxis, ...]:
-    """Own loops, of which those over variables with omitted values have tiles of the others.
+    """Own loops; those over variables with omitted values get tiles counted in the executed values.
 
-    `path`: the loops that decide what executes. `numbers`: whether no loop of the mapping has a symbol.
+    `path`: the deciding loops. `numbers`: whether no loop of the mapping has a symbol.
     """
     most: dict[str, int] = {}
     for v in strides:
@@ -40,10 +40,11 @@ def in_strides(
             continue
         every = strides[a.variable].every
         tile = a.tile if a.start is None and isinstance(a.tile, int) else 0
-        count = -(-tile // every)  # this many are in the first tile
-        # Of smaller tiles none has two values, and those without any are not stamps. Instances without any
-        # are there: whether all fit is known if no size is a symbol, as legality has been decided then.
-        # Values are at the start of each tile if tiles divide the stride; otherwise some instances run later.
+        count = -(-tile // every)  # the number of executed values in the first tile
+        # No smaller tile has two values, and tiles without a value are not stamps. Instances without a value
+        # do exist: whether all fit is known if no size is a symbol, since legality has been decided in that
+        # case. If tiles divide the stride, each value is at the start of a tile; otherwise some instances run
+        # later.
         aligned = tile > 0 and every % tile == 0
         apart = tile < every and (aligned or a.variable not in spread) and (numbers or not a.spatial)
         if not tile or (most[a.variable] > count and tile % every and not apart):
@@ -58,7 +59,7 @@ def in_strides(
 
 
 def only_every(einsum: Einsum, strides: Strides, windows: Mapping[str, Window]) -> Einsum:
-    """The Einsum in terms of the values that execute of its variables with a stride."""
+    """The Einsum with each variable that has a stride expressed by the number of its executed value."""
 
     def in_strides(expr: Affine) -> Affine:
         result = Affine((), expr.constant)

@@ -1,4 +1,4 @@
-"""Counts along rank variables that bounds couple: pieces of intervals, or points value by value."""
+"""Counts along rank variables coupled by bounds: pieces of intervals, or points value by value."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def touched(space: Space, group: TiedGroup) -> tuple[What, tuple[int, int]]:
 
 
 def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
-    """The coefficients of each rank that variables of a group index."""
+    """The coefficients of each rank that is indexed by variables of a group."""
     result = []
     for expr in space.access.projection:
         terms = dict(expr.terms)
@@ -69,14 +69,14 @@ def ranks_of(space: Space, group: TiedGroup) -> tuple[tuple[int, ...], ...]:
 
 
 def is_listed(space: Space, group: TiedGroup) -> bool:
-    """Whether the tiles of a group are listed value by value: they are not pieces of intervals."""
+    """Whether the tiles of a group are listed value by value, because they are not pieces of intervals."""
     spread = any(space.axes[i].spatial for v in group.variables for i in space.of(v))
     return spread or has_holes(space, group)
 
 
 def has_holes(space: Space, group: TiedGroup) -> bool:
-    """Whether elements in tiles of a group need not be intervals, so that they are listed value by value: a
-    rank has both a stride and a dilation, or there are several ranks, or more than two variables."""
+    """Whether the elements in tiles of a group may fail to be intervals, so that they are listed value by
+    value: a rank has both a stride and a dilation, or there are several ranks, or more than two variables."""
     if isinstance(group.region, NeededRegion):
         return True
     ranks = ranks_of(space, group)
@@ -98,7 +98,7 @@ def listing(
             code="unsupported-instances",
         )
     axes = [(i, space.axes[i]) for i in positions]
-    # A buffet further out holds what is needed in all iterations of loops inside.
+    # A buffet further out holds what all iterations of loops inside need.
     further = group.beyond(space.axes)
     uses = {**uses, **dict.fromkeys(range(len(space.axes), len(space.axes) + len(further)), "merge")}
     axes += list(enumerate(further, len(space.axes)))
@@ -117,8 +117,8 @@ def listed_group_of(space: Space, variable: str) -> TiedGroup | None:
 
 
 def one_trip(space: Space, group: TiedGroup, axis: int) -> OneTrip:
-    """Whether a loop over a variable of a group that is listed has one trip at every stamp of the loops down
-    to it, and at least of those that decide what executes."""
+    """Whether a loop over a variable of a listed group has one trip at every stamp of the loops down to it,
+    including at least the deciding loops."""
     from polymodel.analysis.symbolic.listed_peaks import OneTrip
 
     deciding = {a.node for a in group.deciding}
@@ -131,8 +131,8 @@ def one_trip(space: Space, group: TiedGroup, axis: int) -> OneTrip:
 
 
 def executes_at_first(group: TiedGroup, axis: LoopAxis) -> bool:
-    """Whether a loop has one trip whatever its tiles: what executes below it has no variable of its own along
-    the group, so that it executes at the first stamp of the loops inside its storage, and at no other one."""
+    """Whether a loop has one trip whatever its tiles: the Einsum below it has no variable of its own along
+    the group, so that it executes only at the first stamp of the loops inside its storage."""
     region = group.region
     if not isinstance(region, NeededRegion) or region.own or any(s.bounds for s in region.sources):
         return False
@@ -165,7 +165,7 @@ def within(space: Space, group: TiedGroup, uses: Uses) -> CutAtom | Listing:
 
 
 def retained_within(space: Space, group: TiedGroup, axis: int, uses: Uses) -> CutAtom | StepAtom | Listing:
-    """What stays over a step along the variables of a group."""
+    """The elements that stay over a step along the variables of a group."""
     positions = sorted(i for v in group.variables for i in space.of(v))
     kept = [i for i in positions if uses[i] == "keep"]
     if is_listed(space, group) or kept != positions[: len(kept)]:
@@ -205,7 +205,7 @@ def _turned(use: Use) -> Literal["keep", "merge", "most"] | int:
 
 
 def made(space: Space, variable: str) -> Made | None:
-    """What executes of a variable of an inferred Einsum, for each of the loops that decide it."""
+    """The executed values of a variable of an inferred Einsum, for each loop that decides them."""
     window = space.window(variable)
     if window is None:
         return None
@@ -216,7 +216,7 @@ def made(space: Space, variable: str) -> Made | None:
 def values_of_rank(space: Space, group: TiedGroup) -> Values | None:
     ranks = ranks_of(space, group)
     if len(ranks) > 1:
-        return None  # what is touched of two ranks is not a product
+        return None  # the touched elements of two ranks are not a product
     if has_holes(space, group):
         return values_of(group.region, ranks[0])
     what, rank = touched(space, group)
@@ -229,9 +229,9 @@ def values_of_rank(space: Space, group: TiedGroup) -> Values | None:
 
 
 def instances_of(problem: Problem, space: Space) -> Iterator[dict[int, int]]:
-    """The instances that spatial loops over coupled variables distinguish: by node id the number of each.
+    """The instances that spatial loops over coupled variables distinguish: by node id, the number of each.
 
-    Each may be the busiest: which it is depends on how the bounds cut their tiles.
+    Any of them may be the busiest, depending on how the bounds cut their tiles.
     """
     hierarchy, name = problem.hierarchy, space.einsum.name
     waiting = any(hierarchy.waits(c.name) for c in hierarchy.components)
@@ -267,10 +267,10 @@ def is_whole(group: TiedGroup, variable: str) -> bool:
 
 
 def runs_through(problem: Problem, name: str, node_id: int) -> bool:
-    """Whether an Einsum executes in each iteration of a loop that others share, and of loops above it.
+    """Whether an Einsum executes in each iteration of a loop that others share, and of the loops above it.
 
-    It does if these loops are over only one of the variables that its bounds couple, at each value of which
-    there are points.
+    It does if, of the variables coupled by its bounds, these loops are over one only, and every value of that
+    one has points.
     """
     einsum, shared = problem.cascade[name], _looped(problem, name, node_id)
     for group in groups(einsum):
@@ -281,15 +281,15 @@ def runs_through(problem: Problem, name: str, node_id: int) -> bool:
 
 
 def _looped(problem: Problem, name: str, node_id: int) -> set[str]:
-    """The variables of the loops of an Einsum down to one, without loops of one iteration."""
+    """The variables of the loops of an Einsum down to a given one, without loops of one iteration."""
     loops = [(i, loop) for i, loop in problem.tree.loops(name) if i <= node_id]
     return {loop.variable_in(name) for i, loop in loops if not runs_once(problem, i, loop)}
 
 
 def needs_boxes(problem: Problem, name: str, node_id: int) -> bool:
-    """Whether what an Einsum needs of others, in each iteration of the loops down to one, is what it would
-    need without bounds: the loops and a tensor's ranks are over only one of the variables that these couple,
-    at each value of which there are points."""
+    """Whether an Einsum needs of others, in each iteration of the loops down to a given one, what it would
+    need without bounds: of the variables coupled by bounds, the loops and a tensor's ranks are over one only,
+    and every value of that one has points."""
     einsum, shared = problem.cascade[name], _looped(problem, name, node_id)
     if any(loop.spatial for i, loop in problem.tree.loops(name) if i <= node_id):
         return False  # each instance needs something else
@@ -303,7 +303,8 @@ def needs_boxes(problem: Problem, name: str, node_id: int) -> bool:
 
 
 def runs_once(problem: Problem, node_id: int, loop: Loop) -> bool:
-    """Whether a loop has one trip in all Einsums that it binds: its tile is as large as their range."""
+    """Whether a loop has one trip in all Einsums that it binds: its tile is at least as large as their
+    range."""
     extents = []
     for e in users(problem.tree, node_id):
         variable = loop.variable_in(e)
@@ -315,8 +316,8 @@ def runs_once(problem: Problem, node_id: int, loop: Loop) -> bool:
 
 
 def loosened(space: Space) -> Space:
-    """The space without the bounds that do not matter to it: the loops and the tensor's ranks are over only
-    one of the variables that they couple, at each value of which there are points."""
+    """The space without irrelevant bounds: of the variables that such bounds couple, the loops and the
+    tensor's ranks are over one only, and every value of that one has points."""
     loose: set[str] = set()
     for group in space.groups:
         if isinstance(group.region, NeededRegion):
@@ -337,9 +338,9 @@ def _boxed(einsum: Einsum, loose: frozenset[str]) -> Einsum:
 
 # Tensors that an operation reads at several elements, such as A[m] and A[k].
 #
-# All of them are one access, A[x]: a number n says which access it is, and bounds tie x to the rank variables
-# of that access alone. Of values that are at most w apart `x - m <= w n` and `m - x <= w n` say nothing
-# unless n is 0.
+# All of them become one access, A[x]: a number n identifies the access, and bounds tie x to the rank
+# variables of that access only. For values at most w apart, `x - m <= w n` and `m - x <= w n` restrict
+# nothing unless n is 0.
 
 
 def accesses_joined(
@@ -357,7 +358,8 @@ def accesses_joined(
 
 
 def _choice(einsum: Einsum, accesses: Sequence[TensorAccess]) -> tuple[Einsum, TensorAccess, TiedGroup]:
-    """The Einsum with rank variables for elements of some accesses, the access to them, and the bounds."""
+    """The Einsum with rank variables for the elements of some accesses, the access to these elements, and the
+    bounds."""
     first, every = accesses[0], tuple(dict.fromkeys(a.projection for a in accesses))
     apart = [r for r in range(len(first.projection)) if len({p[r] for p in every}) > 1]
     numbers = tuple(f"{first.tensor}.n{n}" for n in range(1, len(every)))
@@ -371,11 +373,12 @@ def _choice(einsum: Einsum, accesses: Sequence[TensorAccess]) -> tuple[Einsum, T
     extents = tuple(high - low + 1 for low, high in map(result.bound, names))
     rows = []
     if len(numbers) > 1:
-        rows.append((*(-int(v in numbers) for v in names), 1))  # one access at a time
+        rows.append((*(-int(v in numbers) for v in names), 1))  # at most one access at a time
     for (own, (low, high)), r in zip(ranges.items(), apart, strict=True):
         projection[r] = Affine(((own, 1),), low)
         for n, p in enumerate(every):
-            # Free by the whole range unless the number of the access is set; of the first unless none is.
+            # A bound is slack by the whole range unless the number of its access is set; that of the first
+            # unless none is set.
             free = {v: low - high if n and v == numbers[n - 1] else (high - low) * (not n) for v in numbers}
             factors = {**dict(p[r].terms), own: -1}
             rest = p[r].constant - low + sum(c * einsum.bound(v)[0] for v, c in p[r].terms)

@@ -1,5 +1,5 @@
-"""Peaks of what is held along rank variables that bounds couple, also of buffets that are there at times
-only."""
+"""Peak occupancy along rank variables coupled by bounds, including buffets that are held only at some
+stamps."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from polymodel.errors import NotSeparable
 from polymodel.reuse import Reuse
 
 Chains = tuple[list[LoopAxis], list[LoopAxis]]
-MOST_PEAKS = 2**16  # combinations of the stamps of several groups, of which any may be the peak
+MOST_PEAKS = 2**16  # the most combinations of stamps of several groups, of which any may be the peak
 
 
 @dataclass(frozen=True)
 class TiedBuffet:
     """A buffet in the phases of one Einsum, along coupled variables.
 
-    `fixed`: it holds the same at all stamps. `gap`: while its users do not run it is there at some stamps of
-    a group's loops only, unless `absent` is 0: then it is there at all of them.
+    `fixed`: it holds the same at all stamps. `gap`: while its users do not run, it is held at some stamps of
+    a group's loops only; if `absent` is 0, at all of them.
     """
 
     space: Space
@@ -46,9 +46,9 @@ class TiedBuffet:
 
 
 def gap_of(bare: Space, stay: Stay, once: frozenset[int]) -> tuple[TiedGroup, Gap] | None:
-    """When a buffet that an Einsum does not use is there over steps of coupled loops; None if never.
+    """When a buffet that an Einsum does not use is held over steps of coupled loops; None if never.
 
-    `once`: loops in whose first iteration alone its users execute: it is there over none of their steps.
+    `once`: loops in whose first iteration only its users execute: it is held over none of their steps.
     """
     node = stay.node
     every = [i for i in temporal(bare) if i < stay.shared and settled(bare, i).constant != 1]
@@ -59,7 +59,7 @@ def gap_of(bare: Space, stay: Stay, once: frozenset[int]) -> tuple[TiedGroup, Ga
     kept = [i for i in tied if i < node.depth and stay.carry.get(i, ZERO) != ZERO]
     kept = [i for i in kept if i not in differs or not leaves_nothing(node.space, i)]
     if differs and stay.on_path and any(i >= node.depth for i in steps):
-        raise unknown_gap(bare, stay)  # the number of steps of a tile decides whether it is there at all
+        raise unknown_gap(bare, stay)  # the number of steps of a tile decides whether it is held at all
     if not within and not kept:
         return None
     if differs or any(bare.axes[i].variable in bare.tied for i in every if i in once):
@@ -100,7 +100,7 @@ def _by_policy(stay: Stay, group: TiedGroup) -> bool:
 
 
 def _stays_over(space: Space, group: TiedGroup, axis: int) -> bool | None:
-    """Whether loops inside that are not the group's leave the tile unchanged over a step; None: unknown."""
+    """Whether inner loops outside the group leave the tile unchanged over a step; None: unknown."""
     stays = True
     for i in temporal(space):
         v = space.axes[i].variable
@@ -126,9 +126,9 @@ def unknown_gap(bare: Space, stay: Stay) -> NotSeparable:
 
 @dataclass(frozen=True)
 class _Row:
-    """What is counted of one buffet along a group: what its tile holds, and what is there of it in a gap.
+    """The counts of one buffet along a group: what its tile holds, and what is held of it in a gap.
 
-    `loops`: those that determine stamps; `own`: those further in, of a buffet in another branch.
+    `loops`: those that determine stamps; `own`: those further in, for a buffet in another branch.
     """
 
     number: int
@@ -148,8 +148,8 @@ class _Row:
 def tied_peaks(
     bare: Space, parts: Sequence[TiedBuffet], held: tuple[HeldBuffet, ...]
 ) -> Iterator[tuple[HeldBuffet, ...]]:
-    """What is held at the stamps of coupled variables that may be the peak; `held` without these
-    variables."""
+    """The contents at the stamps of coupled variables that may be the peak; `held`: the contents without
+    these variables."""
     found: dict[TiedGroup, list[_Row]] = {}
     listed: dict[TiedGroup, list[tuple[int, Space]]] = {}
     moving = [part.space for part in parts if not part.fixed]
@@ -182,7 +182,8 @@ def tied_peaks(
 
 
 def _refuse_gap(bare: Space, part: TiedBuffet, group: TiedGroup) -> None:
-    """Refuse a buffet that is there at times only along a group whose tiles are listed value by value."""
+    """Refuse a buffet that is held only at some stamps along a group whose tiles are listed value by
+    value."""
     if part.gap is not None and part.gap[0] == group:
         raise NotSeparable(
             f"{part.space.access.tensor} may stay while {bare.einsum.name} runs, over steps of loops whose "
@@ -279,7 +280,7 @@ def _listed_factors(group: TiedGroup, spaces: list[tuple[int, Space]]) -> list[d
 
 
 def _placed(row: _Row, chains: list[list[LoopAxis]]) -> _Row:
-    """The row with the places of its loops in the chains, which its own ones extend."""
+    """The row with the places of its loops in the chains; its own loops extend these."""
     if row.gap is None:
         return row
     places = []
@@ -315,7 +316,7 @@ def _refuse_mixed(
 def own_tile(layout: SymbolicLayout, einsum: str, node: SymbolicBuffet) -> SymbolicBuffet:
     """The buffet with its tiles within the bounds of an Einsum on whose path it is."""
     if einsum != node.producer and node.producer in node.users and is_whole_tile(node.space):
-        return node  # it holds what is made, of which the Einsum may read some alone
+        return node  # it holds everything produced, of which the Einsum may read only a part
     if einsum in node.users and node.space.carried is None:
         return replace(node, space=layout.space(einsum, node.tensor, node.depth))
     bare = layout.stamps(einsum, layout.paths[einsum])
