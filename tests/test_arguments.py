@@ -92,7 +92,7 @@ pm.tile_chain(A, A, A, capacity=[1, 2]) | capacity [1, 2] is not a number of wor
 pm.tile_chain(A, A, A, capacity=0) | capacity 0 is not a positive integer
 pm.tile_chain(A, A, A, capacity=64, order="BCA") | order 'BCA' is unknown
 pm.tile_chain(A, A, A, capacity=64, pes=1) | pes 1 is not an integer of 2 or more
-pm.tile_chain(A, A, A, capacity=64, pes=4, split=4) | split 4 leaves no multiplies for each
+pm.tile_chain(A, A, A, capacity=64, pes=4, split=4) | split 4 leaves one product without multipliers
 pm.tile_chain(A, A, A, capacity=64, buffers=0) | buffers 0 is not a positive integer
 pm.tile_chain(A, A, A, capacity=64, bandwidth=0) | bandwidth 0 is not a number above 0
 pm.tile_chain(A, A, A, capacity=64, launch=3) | tile_chain: 3 is no

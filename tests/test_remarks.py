@@ -13,7 +13,7 @@ from polymodel.loading.typos import likely_typos
 from tests.faults import faults
 
 ROOT = Path(__file__).parents[1]
-TOLD = "T1 is made and never read; T_1 is read and never made: did you mean T1?"
+TOLD = "T1 is written and never read; T_1 is read and never written: did you mean T1?"
 
 
 def written(*einsums: str) -> dict[str, object]:
@@ -150,12 +150,12 @@ def test_shipped_machines_have_none_of_numbers(name: str) -> None:
     [
         (
             {"C": 5},
-            "8*c + m < 100 excludes nothing: 5 values of c and 8 of m are 40 in all, so that 60 fewer",
+            "8*c + m < 100 excludes nothing: 5 values of c times 8 of m are 40, 60 fewer than it allows",
         ),
-        ({"C": 12}, "4 fewer are counted than it names; c has 13 values for all of them"),
+        ({"C": 12}, "4 fewer than it allows; c needs 13"),
         (
             {"C": 20},
-            "leaves the last 7 of 20 values of c without m; Einsums without m execute them all the same",
+            "leaves the last 7 of 20 values of c without m; Einsums without m execute them nevertheless",
         ),
         ({"C": 13}, ""),
         ({}, ""),

@@ -102,7 +102,7 @@ def _check(order: object, pes: object, split: object, bandwidth: object, buffers
         message = f"pes {pes!r} is not an integer of 2 or more"
         faults.append(Diagnostic(message, "write e.g. 16", code="out-of-range"))
     elif split is not None and not (_whole(split, 1) and split in range(pes)):
-        fault = f"split {split!r} leaves no multiplies for each"
+        fault = f"split {split!r} leaves one product without multipliers"
         faults.append(Diagnostic(fault, f"write 1 to {pes - 1}", code="out-of-range"))
     if not _whole(buffers, 1):
         message = f"buffers {buffers!r} is not a positive integer"

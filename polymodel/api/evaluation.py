@@ -112,7 +112,7 @@ def _with_stand_ins(spec: Spec) -> Spec:
     both = sorted(open_there & used & tiles)
     if both:
         remedy = "leave out the loops whose tile is a whole rank, or give their tile sizes names of their own"
-        text = f"{', '.join(both)}: a size without a value of the workload is a tile size as well"
+        text = f"{', '.join(both)}: a workload size without a value is also a tile size"
         raise SpecError([Diagnostic(text, remedy, code="inconsistent-values")])
     elsewhere = words_of(spec.raw_arch.model_dump() if spec.raw_arch else None)
     named = (open_there & used) - elsewhere
@@ -126,7 +126,7 @@ def evaluate_problem(
     template: LoopTree | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Report:
-    """The same for resolved objects: cascade, hierarchy and LoopTree.
+    """The report of resolved objects: cascade, hierarchy and LoopTree.
 
     `template`: the LoopTree before its symbols have values, for `Report.symbolic`. `names`: the names of
     workload, architecture and mapping in the report.

@@ -197,12 +197,12 @@ def _grid_of(grid: Sequence[Sequence[int]] | None) -> Grid | None:
         return None
     if not isinstance(grid, Iterable) or not all(isinstance(along, Iterable) for along in grid):
         fault = f"grid {grid!r} has no sizes for each of i, k and j"
-        remedy = "pass three lists of whole numbers above 0"
+        remedy = "pass three lists of positive integers"
         raise SpecError([Diagnostic(fault, remedy, code="missing-value")])
     given = plainly(tuple(tuple(along) for along in grid))
     wrong = [t for along in given for t in along if isinstance(t, bool) or not isinstance(t, int) or t < 1]
     if len(given) != 3 or not all(given) or wrong:
         fault = f"grid {given} has no sizes for each of i, k and j"
-        remedy = "pass three lists of whole numbers above 0"
+        remedy = "pass three lists of positive integers"
         raise SpecError([Diagnostic(fault, remedy, code="missing-value")])
     return given[0], given[1], given[2]

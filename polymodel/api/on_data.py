@@ -40,10 +40,10 @@ def execute(
     """Run the cascade of a TeAAL spec on data: results, effectual work, coordinate accesses, three times.
 
     `tensors`: every input by name. See `polymodel.sparse.execute.run.run` for the options; a loaded spec
-    brings its own symbols. `carry`: run it generation after generation, where an input holds what the one
-    before has made: `{"D": "F"}`, or a function of all results that gives it. `until`: how many
-    generations, `fixed_point` (none of these inputs changes any more), or a function of the results that
-    says whether a generation is the last one. The result is that of the last one, with those before it as
+    brings its own symbols. `carry`: run it generation after generation, with inputs that hold results of the
+    previous generation: `{"D": "F"}`, or a function from all results to the input. `until`: how many
+    generations, `fixed_point` (none of these inputs changes any more), or a function of the results that says
+    whether a generation is the last one. The result is that of the last generation, with those before it as
     `earlier`. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit.
     """
     from polymodel.sparse.execute.generations import execute_generations

@@ -131,9 +131,9 @@ def in_words(text: str, said: str) -> str | Second:
     if text in plain:
         return plain[text]
     if word == "dense":
-        fault = f"{said}: both operands are sparse, and a dense one is not cut"
+        fault = f"{said}: both operands have to be sparse; a dense one is not tiled"
         remedy = (
-            "for what skipping and compressed storage leave of a product with a dense matrix, evaluate a "
+            "to see what skipping and compressed storage save in a product with a dense matrix, evaluate a "
             "spec with densities (docs/howto/sparse.md)"
         )
         raise SpecError([Diagnostic(fault, remedy, code="unknown-choice")])

@@ -191,7 +191,8 @@ def estimate_shape(
     second: SecondModel | None = None,
     launch: Launch | None = None,
 ) -> TilingEstimates:
-    """The same of uniform random matrices of a shape and density: `estimate_tiling` with plain arguments."""
+    """The estimates for uniform random matrices of a shape and density: `estimate_tiling` with plain
+    arguments."""
     from polymodel.sparse.density import Uniform
 
     ranks = tuple(f"R{n}" for n in range(len(shape))) if len(shape) != 2 else ("I", "J")
@@ -292,7 +293,7 @@ def tiler_swift_comparison(
     names = [tensor.name.removeprefix("ts_") for tensor, _ in read]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
-        remedy = "bars are told apart by names: give each once, under a name of its own"
+        remedy = "bars are distinguished by names: give each matrix once, under its own name"
         raise SpecError(
             [
                 Diagnostic(f"the matrix {name} is given more than once", remedy, code="duplicate-name")

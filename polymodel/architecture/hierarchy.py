@@ -188,7 +188,7 @@ class TensorRule:
 
 Multicast = Literal["overlapping", "identical"]
 Topology = Literal["bus", "mesh", "line", "ring", "tree", "switch", "all_to_all"]  # how hops are counted
-# Searches count hops of these. Those of rings and trees are no products over rank variables.
+# Searches count hops of these. Hops of rings and trees are not products over rank variables.
 SEARCHED = ("bus", "mesh", "line", "switch", "all_to_all")
 
 
@@ -491,7 +491,7 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
             told = "; ".join((*facts(c), *_rules(c)))
             lines.append("  " * depth + f"{c.name} ({c.kind}): {told}".rstrip(": "))
             if c.sparse is not None:
-                told = sparse_text(c.sparse) or "what it leaves out is told beside a workload"
+                told = sparse_text(c.sparse) or "what it skips or gates is shown with a workload"
                 lines.append("  " * depth + f"  sparse: {told}")
             if c.data_tiles is not None:
                 lines.append("  " * depth + f"  data tiles: {tiles_text(c.data_tiles, c)}")

@@ -363,7 +363,9 @@ def resolve_sparse(
     fit = _fit(section.fit, (*path, "fit"), numbers)
     if compute and fit != "expected":
         message = "a compute unit stores no tiles"
-        faults.add((*path, "fit"), message, "say it at the memories that hold them", code="invalid-component")
+        faults.add(
+            (*path, "fit"), message, "give it at the memories that hold them", code="invalid-component"
+        )
     return SparseRules(formats, actions, met, outputs, fit)
 
 
@@ -391,7 +393,7 @@ def _dense_outputs(
     at = (*path, "dense_outputs")
     if compute and section.dense_outputs:
         message = "a compute unit stores no outputs"
-        faults.add(at, message, "say it at the memories that hold them", code="invalid-component")
+        faults.add(at, message, "give it at the memories that hold them", code="invalid-component")
     before, result = len(faults), dict[str, None]()
     for number, scope in enumerate(rules.scopes):
         members = _union(section.dense_outputs, number, at, rules)

@@ -401,8 +401,8 @@ class OperationCost:
         return sum(float(n) / action.throughput for action, n in self.finish)
 
     def seconds(self, executed: Number, every: Number) -> Number:
-        """Seconds of the executed operations; `every`: with those that sparse data leave out, as results are
-        finished all the same."""
+        """Seconds of the executed operations; `every`: including those that sparse data leave out, since
+        results are finished even then."""
         seconds: Number = executed / self.throughput
         return seconds + every * self.finish_seconds if self.finish else seconds
 

@@ -148,7 +148,7 @@ def _replaced(document: Document) -> dict[str, int | float | str]:
 
 
 def _ineffective(document: Document) -> tuple[str, ...]:
-    """Given template variables that change nothing, though they are not what they are by default."""
+    """Given template variables that change nothing although their values are not the defaults."""
     given = (v for v in document.declared.values() if v.name in document.asked - document.effective)
     return tuple(v.name for v in given if v.value != v.default)
 
@@ -257,7 +257,7 @@ def add_default_mapping(document: Document, variables: Mapping[str, object], pai
     others = [f"{pair.workload}/{v}" for v in files.variants(pair.workload, arch) if v != variant]
     default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
     pair.chosen = f"{pair.workload}/{variant}{default}"
-    if document.refused:  # of which mapping nothing can be said but which variables it reads
+    if document.refused:  # only the variables that this mapping reads are known
         from polymodel.spec.template import names_in
 
         document.variables |= names_in(path.read_text(encoding="utf-8")) or set(variables)
@@ -331,7 +331,7 @@ def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -
 
 
 def _beside(sources: Sequence[str], folder: str) -> list[str]:
-    """The same sources, with the paths of files completed by the folder."""
+    """The same sources, with the paths of their files relative to the folder."""
     beside = ((str(path), text) for text in sources for path in [Path(folder) / text])
     return [path if os.path.isfile(path) else text for path, text in beside]
 

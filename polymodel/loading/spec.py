@@ -183,7 +183,7 @@ class Spec:
 
     @property
     def own_remarks(self) -> tuple[str, ...]:
-        """What an evaluation tells of the spec itself."""
+        """The remarks on the spec itself that an evaluation reports."""
         return (*self.mapping_remarks, *self.variable_remarks, *self.number_remarks)
 
     def __getstate__(self) -> dict[str, object]:
@@ -263,8 +263,8 @@ class Spec:
         if derived is not None and derived.error is not None:
             return derived.error
         if isinstance(self.locator, Without):
-            what = "the whole mapping is none of these Einsums alone: it keeps on chip what they hand on"
-            remedy = "read their rows in the report of the whole, search a mapping of them "
+            what = "the mapping of the whole workload cannot be used here: it fuses these Einsums with others"
+            remedy = "read their rows in the report of the whole workload, search a mapping for them "
             remedy += "(`polymodel explore ... --einsum NAME`), or write one"
             return SpecError([Diagnostic(what, remedy, "mapping", code="invalid-structure")])
         workload, arch = self.library

@@ -35,14 +35,14 @@ def likely_typos(cascade: Cascade) -> tuple[str, ...]:
         near = close_to(tensor, made)
         if near:
             result.append(
-                f"{near} is made and never read; {tensor} is read and never made: did you mean {near}?"
+                f"{near} is written and never read; {tensor} is read and never written: did you mean {near}?"
             )
     return (*result, *dict.fromkeys(text for e in cascade for text in _parted(e)))
 
 
 def _parted(einsum: Einsum) -> Iterator[str]:
-    """A remark for each rank that is parted into chunks (`8*c + m < 100`) whose number does not suit its
-    length: all of them together are shorter, or some of them have nothing."""
+    """A remark for each rank that is divided into chunks (`8*c + m < 100`) if their number does not match its
+    length: the chunks together are shorter, or some are empty."""
     alone = [c.expr for c in einsum.constraints if c.kind == "ge" and len(c.expr.terms) == 1]
     most = {v: e.constant // -k for e in alone for v, k in e.terms if k < 0}
     for c in einsum.constraints:
@@ -56,14 +56,13 @@ def _parted(einsum: Einsum) -> Iterator[str]:
         needed, bound = -(-length // tile), f"{tile}*{outer} + {inner} < {length}"
         if chunks < needed:
             yield (
-                f"{bound} excludes nothing: {chunks} values of {outer} and {tile} of {inner} are "
-                f"{chunks * tile} in all, so that {length - chunks * tile} fewer are counted than it names; "
-                f"{outer} has {needed} values for all of them"
+                f"{bound} excludes nothing: {chunks} values of {outer} times {tile} of {inner} are "
+                f"{chunks * tile}, {length - chunks * tile} fewer than it allows; {outer} needs {needed}"
             )
         elif chunks > needed:
             yield (
                 f"{bound} leaves the last {chunks - needed} of {chunks} values of {outer} without {inner}; "
-                f"Einsums without {inner} execute them all the same: {needed} are enough"
+                f"Einsums without {inner} execute them nevertheless: {needed} are enough"
             )
 
 

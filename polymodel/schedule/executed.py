@@ -294,8 +294,8 @@ class _Inference:
         for i, loop, _ in d.loops:
             if loop.spatial and d.ties[i] == "repeated":
                 raise Unexecutable(
-                    f"{d.name} would execute all over in every instance of {loop.component}.{loop.dim} "
-                    "at one time",
+                    f"{d.name} would execute completely in every instance of {loop.component}.{loop.dim} "
+                    "at the same time",
                     "move that loop into the branches that have its rank variable",
                 )
         self.refuse_early_readers(d)
@@ -335,7 +335,7 @@ class _Inference:
                 if not self.made_at_first(maker.name, d.name, tensor, node):
                     raise Unexecutable(
                         f"{d.name} executes in every iteration of the loop over {v} (node {node}), and each "
-                        f"makes only a part of what {maker.name} gives it",
+                        f"produces only a part of what {maker.name} gives it",
                         f"move the loop over {v} below the split, or bind a rank variable of {d.name}: "
                         f"rank_variable: {{{maker.name}: {v}, {d.name}: ...}}",
                     )
@@ -377,8 +377,8 @@ class _Inference:
         policy = self.reuse or home.node.reuse
         if above > d.depth and policy.carries:
             raise Refused(
-                f"{tensor} is kept from one visit to the next below loops of {d.name} that stand below "
-                "the loop which decides what it executes",
+                f"{tensor} stays from visit to visit inside loops of {d.name} that are inside the loop "
+                "which decides what it executes",
                 f"store {tensor} above these loops, or use reuse: refill",
                 code="unsupported-inference",
             )
@@ -561,7 +561,7 @@ def _in_part(d: Decision, loops: list[tuple[int, Loop, int]]) -> Unexecutable:
     """The error if some iteration of the loops would produce partial results."""
     named = ", ".join(f"{loop.variable_in(d.name)} (node {i})" for i, loop, _ in loops)
     return Unexecutable(
-        f"{d.name} would make its results in part: the loops over {named} stand above a loop "
+        f"{d.name} would produce only parts of its results: the loops over {named} stand above a loop "
         f"(node {d.node}) that binds none of its variables",
         "move them below the split, or bind a rank variable with rank_variable: {Einsum: variable}",
     )

@@ -100,9 +100,10 @@ def check_readers(cascade: Cascade, tree: LoopTree, tensor: str) -> None:
     """Raises Refused if more Einsums of the mapping read a tensor than can be compared in a few seconds."""
     readers = sum(e.name in tree.paths for e in cascade.consumers(tensor))
     if readers > MAX_READERS:
-        what = f"{tensor} is read by {readers} Einsums of one mapping; of more than {MAX_READERS} it is not "
-        message = "map parts of the workload by themselves"
-        raise Refused(what + "decided whether each finds it", message, code="unsupported-recurrence")
+        what = (
+            f"{tensor} is read by {readers} Einsums of a mapping; legality is decided for up to {MAX_READERS}"
+        )
+        raise Refused(what, "map parts of the workload separately", code="unsupported-recurrence")
 
 
 # Dependences.
@@ -261,19 +262,19 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
 
 
 def _made_or_before(cascade: Cascade, pair: Dependence) -> str:
-    """What to do about a read of what is never produced: `init` is for a box of a tensor that is carried
-    forward, or read at an earlier index than it is written at."""
+    """The remedy for a read of elements that are never produced. `init` applies to a box of a tensor that is
+    carried forward, or that is read at an earlier index than it is written at."""
     tensor, maker, reader = pair.tensor, cascade[pair.producer], cascade[pair.consumer]
     made, read = maker.access_of(tensor), reader.access_of(tensor)
     ranks = zip(made.projection, read.projection, strict=True)
     behind = any(a.terms == b.terms and b.constant < a.constant for a, b in ranks)
     if tensor not in cascade.recurrent and not behind:
         within = f"bound {reader.name} to what {maker.name} writes (iteration_space_shape)"
-        return f"{within}, or let {maker.name} write all that is read"
+        return f"{within}, or let {maker.name} write everything that is read"
     if not sets.is_box(maker.relation(made).range()):
-        why = f"what it writes of {tensor} is not a box, before which init: {{{tensor}: 0}} says nothing"
+        why = f"init: {{{tensor}: 0}} requires that what it writes of {tensor} is a box"
         return f"let {maker.name} execute over all of its ranks, without bounds that tie them: {why}"
-    return f"shrink the ranks of {reader.name}, or say what is before: init: {{{tensor}: 0}}"
+    return f"shrink the ranks of {reader.name}, or give the values before: init: {{{tensor}: 0}}"
 
 
 def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnostic | None:
@@ -399,7 +400,7 @@ def _unfinished(
 
 def _recompute(problem: Case, pair: Dependence, loop: Loop) -> str:
     """Remedy for a consumer with a halo: its own variable alone, so that the loop infers the producer. Empty
-    if the loop binds the two by anything other than a rank that the consumer reads windows of."""
+    if the loop binds the two by anything other than a rank of which the consumer reads windows."""
     producer, consumer = pair.producer, pair.consumer
     makes = problem.cascade[producer]
     theirs, own = loop.variable_in(producer), loop.variable_in(consumer)
@@ -409,7 +410,7 @@ def _recompute(problem: Case, pair: Dependence, loop: Loop) -> str:
     bound = f"loop over {own} of {consumer} alone"
     if own in makes.rank_variables:
         bound = f"give {producer} another name for {own}, so that the loop binds {consumer} alone"
-    return f"{bound}: {producer} then makes what {consumer} needs, recomputing what is not kept of the halo"
+    return f"{bound}: {producer} then produces what {consumer} needs, and recomputes halos that are not kept"
 
 
 def _made_again(
@@ -476,16 +477,16 @@ def _let_go(problem: Case, pair: Dependence, node: int, loops: list[int]) -> Dia
     element = relations.in_part(touch((each,), partition((each,))).factors, len(each.access.projection))
     if element is not None:
         message = (
-            f"several iterations of the loops over {named} add up what {producer} makes of {tensor} for "
-            f"{consumer}, and its storage lies below them"
+            f"several iterations of the loops over {named} add up what {producer} produces of {tensor} for "
+            f"{consumer}, but the storage of {tensor} is below them"
         )
         return _fault(tensor, each, element, message, remedy)
     lacking = [steps.missing(b.text, a.text, 0) for a, b in zip(made, read, strict=True)]
     if all(x is None for x in lacking):
         return None
     message = (
-        f"{consumer} reads {tensor} in another iteration of the loops over {named} than makes it, "
-        "and its storage lies below them"
+        f"{consumer} reads {tensor} in another iteration of the loops over {named} than the one that "
+        f"produces it, but the storage of {tensor} is below them"
     )
     return _fault(tensor, views[0], relations.never(made, read) or {}, message, remedy)
 

@@ -157,7 +157,10 @@ def test_sums_that_start_afresh_in_each_iteration_of_a_loop_above(tmp_path: Path
         pm.evaluate(spec)
     found = violation(problem)
     assert found is not None
-    assert (found.consumer, found.reason) == ("Z", "an iteration of the loops above makes it in part")
+    assert (found.consumer, found.reason) == (
+        "Z",
+        "an iteration of the loops above produces only a part of it",
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -178,7 +181,7 @@ def test_sums_in_instances_of_a_storage_below_what_infers_them(tmp_path: Path, e
 
 
 NO_ORDER = {
-    "would execute all over in every instance of PE.X": {
+    "would execute completely in every instance of PE.X": {
         "T[m, n] = A[m, k] * W[k, n]": "T[m] = A[m, k] * W[k]",
         "Z[m, n] = T[m, n] * V[n]": "Z[n] = V[n]",
         "  - !Temporal {rank_variable: k, tile_shape: 1}\n": "",

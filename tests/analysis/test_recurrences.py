@@ -500,12 +500,10 @@ def test_a_mask_over_running_values_is_refused_with_remedies_that_lead_somewhere
     """A causal mask of a maximum in chunks: `init` is advised of no tensor that may not have one."""
     nodes = [storage("DRAM", "A", "L", "R"), {"type": "Sequential", "nodes": [leaf("L"), leaf("R")]}]
     told = fault_of(maximum_in_chunks(L="4*c + m <= p"), *nodes)
-    assert "bound R to what L writes (iteration_space_shape), or let L write all that is read" in told
+    assert "bound R to what L writes (iteration_space_shape), or let L write everything that is read" in told
     assert "init: {L" not in told
     told = fault_of(maximum_in_chunks(L="4*c + m <= p", R="4*c <= p"), *nodes)
     assert "let R execute over all of its ranks: leave out the bounds that tie them" in told
     unsaid = {k: v for k, v in maximum_in_chunks(L="4*c + m <= p", R="4*c <= p").items() if k != "init"}
-    assert "what it writes of R is not a box, before which init: {R: 0} says nothing" in fault_of(
-        unsaid, *nodes
-    )
+    assert "init: {R: 0} requires that what it writes of R is a box" in fault_of(unsaid, *nodes)
     assert evaluated(maximum_in_chunks(), *nodes, engine="auto").feasible

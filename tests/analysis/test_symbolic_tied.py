@@ -279,7 +279,7 @@ def test_peaks_leave_out_the_holes_of_a_window(stride: int) -> None:
 
 
 def test_a_window_with_holes_is_not_touched_whole() -> None:
-    """Of A one Einsum reads every other element and another all: they share its buffer unlike each other."""
+    """Of A one Einsum reads every other element and another all: they share its buffer in different ways."""
     einsums = ["O[p] = A[Y=2*p + 2*s - 2] * G[s]", "Z[y] = A[y]"]
     workload = {"rank_sizes": {"P": 3, "S": 3, "Y": 5}, "bits_per_value": {"All": 8}, "einsums": einsums}
     nodes = [storage("L0", "A", "G", "O", "Z"), storage("L1", "A"), split([leaf("O")], [leaf("Z")])]

@@ -533,7 +533,7 @@ def test_formulas_have_their_common_factors_taken_out() -> None:
 
 def test_a_size_without_a_number_is_no_tile_size() -> None:
     both = matmul(loop("m", "TM"), loop("n", "N"), storage("GLB", "A", "B", "Z"))
-    with pytest.raises(pm.SpecError, match="N: a size without a value of the workload is a tile"):
+    with pytest.raises(pm.SpecError, match="N: a workload size without a value is also a tile"):
         pm.closed_forms(both, ranks=True)
 
 

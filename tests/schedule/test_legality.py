@@ -61,12 +61,12 @@ def test_a_halo_consumer_bound_like_its_producer_is_refused_with_an_element() ->
     assert "E1 reads T before E0 has finished it" in fault.message
     assert "T[T_0=2]" in fault.message
     assert (
-        "give E0 another name for m, so that the loop binds E1 alone: E0 then makes what E1" in fault.remedy
+        "give E0 another name for m, so that the loop binds E1 alone: E0 then produces what" in fault.remedy
     )
     tied = fused(Loop("m", 2, per_einsum=(("E1", "p"),)), halo=True)
     consumer = renamed(tied.cascade["E1"], "m", "p")
     (fault,) = check(replace(tied, cascade=Cascade((tied.cascade["E0"], consumer))))
-    assert "or loop over p of E1 alone: E0 then makes what E1 needs" in fault.remedy
+    assert "or loop over p of E1 alone: E0 then produces what E1 needs" in fault.remedy
     followed = fused(Loop("p", 2), halo=True)
     assert check(replace(followed, cascade=Cascade((followed.cascade["E0"], consumer)))) == ()
     (fault,) = check(fused(Loop("k", 1), halo=True))

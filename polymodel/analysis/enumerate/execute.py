@@ -97,7 +97,7 @@ class _Execution:
         if name in self.walks:
             return self.walks[name]
         if name in self.open:
-            message = f"what {name} executes depends on itself: Einsums below a loop that none of them ties"
+            message = f"what {name} executes depends on itself: no Einsum below a loop binds it"
             remedy = "bind a rank variable of each Einsum with rank_variable: {Einsum: variable}"
             raise Refused(message, remedy, code="illegal-dependence")
         self.open.add(name)
@@ -170,8 +170,8 @@ class _Execution:
             node = step.node
             if isinstance(node, Loop) and node.spatial and locator.ties[step.id] == "repeated":
                 raise Refused(
-                    f"{locator.einsum.name} would execute all over in every instance of "
-                    f"{node.component}.{node.dim} at one time",
+                    f"{locator.einsum.name} would execute completely in every instance of "
+                    f"{node.component}.{node.dim} at the same time",
                     "move that loop into the branches that have its rank variable",
                     code="illegal-dependence",
                 )
@@ -228,8 +228,8 @@ class _Execution:
         between = [s for s in locator.below if isinstance(s.node, Loop) and s.id < home.id]
         if between and buffet.policy.carries:
             raise Refused(
-                f"{tensor} is kept from one visit to the next below loops of {einsum.name} that stand below "
-                "the loop which decides what it executes",
+                f"{tensor} stays from visit to visit inside loops of {einsum.name} that are inside the loop "
+                "which decides what it executes",
                 f"store {tensor} above these loops, or use reuse: refill",
                 code="unsupported-inference",
             )

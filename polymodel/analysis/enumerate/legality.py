@@ -83,7 +83,7 @@ def _broken_dependence(
         return late
     if chains[consumer, tensor][0] is not home:
         element = min(_use_times(read, tensor, False))
-        return OrderViolation(producer, consumer, tensor, element, "they share no storage of it")
+        return OrderViolation(producer, consumer, tensor, element, "they share no storage node of it")
     if again:
         return _stale(home, made, read, tensor)
     shared = (b for b in chains[producer, tensor][1:] if b in chains[consumer, tensor])
@@ -167,7 +167,7 @@ def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -
             dim = problem.hierarchy[loop.component].dim(loop.dim)
             if not dim.reuses(einsum, tensor) and len({o.place[position] for o in walk.operations}) > 1:
                 _, element = next(walk.touches(tensor, writes=True))
-                reason = f"instances along {loop.component}.{loop.dim}, which may not reduce it, sum it up"
+                reason = f"instances sum it up along {loop.component}.{loop.dim}, which may not reduce it"
                 return OrderViolation(einsum, einsum, tensor, element, reason)
     return None
 
@@ -204,7 +204,7 @@ def _made_in_part(walk: EinsumWalk) -> OrderViolation | None:
         done = Counter((o.time[:times], o.place[:places], x) for o, x in touched)
         for (_, _, x), count in sorted(done.items()):
             if count != whole[x]:
-                reason = "an iteration of the loops above makes it in part"
+                reason = "an iteration of the loops above produces only a part of it"
                 return OrderViolation(walk.einsum.name, walk.einsum.name, access.tensor, x, reason)
     return None
 

@@ -30,7 +30,7 @@ def bounded(count: int) -> int:
     """`count`; raises Refused if arrays of this length would not fit."""
     if count > LIMIT:
         raise Refused(
-            f"tiles that are carried past other Einsums have {count:,} stamps to list, at most {LIMIT:,} are",
+            f"tiles that are carried past other Einsums have {count:,} stamps; at most {LIMIT:,} are listed",
             "use larger tiles in the loops above their split, or let those Einsums share no loops",
             code="too-large",
         )

@@ -22,9 +22,7 @@ _POINTS = 5_000_000
 
 def unfollowed(reason: str) -> Refused:
     """The refusal of lifetimes that no product describes."""
-    remedy = (
-        "use a smaller workload (two million operations are listed one by one), or ask for `allocation: tile`"
-    )
+    remedy = "use a smaller workload (up to two million operations are listed), or ask for `allocation: tile`"
     return Refused(f"lifetimes of single elements: {reason}", remedy, code="unsupported-memory")
 
 

@@ -301,7 +301,7 @@ def sum_products(sums: PartialSums, ways: Ways) -> list[CountProduct]:
     if total(filled) != total(reads):
         raise Refused(
             f"partial sums of {sums.tensor} are carried and broadcast over a fanout whose link has a cost: "
-            "its Einsum has too many iterations to list who shares a transfer",
+            "its Einsum has too many iterations to list which instances share a transfer",
             "use reuse: refill for this output, or tiles that divide their extents",
             code="too-large",
         )

@@ -284,7 +284,7 @@ class Residency:
         for user in users[1:]:
             result = [part for m, best in result for part in self._pair(best, user, m, last)]
             if len(result) > _PARTS:
-                raise unfollowed(f"{self.node.tensor} is used first or last by accesses in turn")
+                raise unfollowed(f"which access uses {self.node.tensor} first or last changes too often")
         return result
 
     def _pair(self, one: User, other: User, masks: Masks, last: bool) -> list[tuple[Masks, User]]:

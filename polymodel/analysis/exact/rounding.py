@@ -372,8 +372,8 @@ class _Walk:
         action, bits = action_of(self.layout, row), tensor_bits(self.layout, row[3])
         raise Refused(
             f"{row[2]}, {row[3]} in {row[0]}: {action.name} moves {action.bits_per_action} bits per action, "
-            f"which does not divide {bits} bits per value, and it is carried where the sizes of its "
-            "transfers are not counted",
+            f"which does not divide {bits} bits per value, and the sizes of transfers are not counted where "
+            "it is carried",
             "use reuse: refill for this output, or give bits_per_action that divide bits_per_value",
             code="unsupported-rounding",
         )

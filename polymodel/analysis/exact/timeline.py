@@ -81,7 +81,7 @@ class _Whole(ComponentSites):
         phases = sum(len(c.cells) for c in self.courses.values())
         count = len(self.sites.rows)
         if phases * count * len(self.nodes) > LIMIT:
-            message = f"{phases:,} phases in {count:,} instances of {self.component} that differ are too many"
+            message = f"{phases:,} phases in {count:,} different instances of {self.component} are too many"
             remedy = f"allow fewer phases, about {LIMIT // (count * len(self.nodes)):,}"
             raise Refused(message, remedy, code="too-large")
         bits = np.zeros((phases + 1, count, len(self.nodes)), dtype=self.kind)
@@ -131,10 +131,10 @@ def _depths(layout: ExactLayout, limit: int) -> tuple[dict[str, int], tuple[str,
         count = sum(stamps_of(layout, e, chosen[e]) for e in names)
         if count <= limit:
             joined = [e for e in names if stamps_of(layout, e, most[e]) > stamps_of(layout, e, chosen[e])]
-            what = f"inner loops of {', '.join(joined)} are joined: each row shows their largest sum"
+            what = f"inner loops of {', '.join(joined)} are merged: each row shows their largest sum"
             return chosen, ((what,) if joined else ())
     raise Refused(
-        f"the loops above the splits alone have {count:,} iterations, at most {limit:,} phases are shown",
+        f"the loops above the splits alone have {count:,} iterations; at most {limit:,} phases are shown",
         "use larger tiles in these loops, or allow more phases",
         code="too-large",
     )

@@ -158,8 +158,8 @@ def _is_first(problem: Problem, access: TensorAccess) -> bool:
 
 def unlike_first(space: Space) -> NotSeparable:
     return NotSeparable(
-        f"tiles of {space.access.tensor} in {space.einsum.name} lack at first what is read of the generation "
-        "before, which has no closed form",
+        f"first tiles of {space.access.tensor} in {space.einsum.name} do not hold what is read of the "
+        "previous generation, which has no closed form",
         code="unsupported-recurrence",
     )
 
@@ -224,7 +224,7 @@ def behind(einsums: Sequence[Einsum], line: CarriedRank) -> CarriedDimension:
     begin = max(since, default=0)
     if len(since) > 1 or any(last - place + begin > 0 and not a.guard for place, a, _ in found if since):
         raise NotSeparable(
-            f"{line.tensor} is read of some generations only where they are made, and of others also before, "
+            f"some generations of {line.tensor} are read only once they are produced, others also before, "
             "which has no closed form",
             code="unsupported-recurrence",
         )

@@ -130,7 +130,7 @@ class _Inference:
                 depth = i + 1
                 if own or axis.spatial:
                     raise NotSeparable(
-                        f"{name} executes all over again below a loop over {w} that splits its own tiles",
+                        f"{name} executes completely in each step of a loop over {w} that splits its tiles",
                         code="unsupported-inference",
                     )
         windows = ((v, Window(extent, 0, 1, 0, (), len(axes))) for v, extent in extents.items())
@@ -230,7 +230,7 @@ class _Inference:
         if decide or (apart and self.stores_below(name, theirs.axes[apart[0]].node)):
             raise NotSeparable(
                 f"{name} and {consumer.name} share loops inside the one that decides what {name} executes, "
-                f"and {'these decide what the latter does' if decide else 'storage below them'}",
+                f"and {'these decide what the latter executes' if decide else 'storage below them'}",
                 code="unsupported-inference",
             )
         windows = tuple(w for group in found for w in listed_windows(einsum, group, above, reader))
@@ -256,7 +256,7 @@ class _Inference:
         hold = _Hold(self, name, strided, theirs, depth)
         if theirs.inferred and theirs.depth < depth:
             raise NotSeparable(
-                f"{name} is inferred from own tiles of {consumer.name}, which is inferred too",
+                f"{name} is inferred from tiles of own loops of {consumer.name}, which is inferred too",
                 code="unsupported-inference",
             )
         needed = _Needed(hold, set(theirs.once))
@@ -274,7 +274,7 @@ class _Inference:
         einsum = cascade[name]
         if "repeated" in kinds.values() or einsum.is_copy:
             raise NotSeparable(
-                f"{name} executes all over again below loops that do not bind it, and what others need",
+                f"{name} executes both completely and as others need it, below loops that do not bind it",
                 code="unsupported-inference",
             )
         readers = [
@@ -286,7 +286,7 @@ class _Inference:
         several = any(len(c.accesses_of(a.tensor)) > 1 for a in einsum.outputs for c in readers)
         if len(einsum.outputs) != 1 or len(readers) != 1 or readers[0].is_copy or several:
             raise NotSeparable(
-                f"what {name} executes is inferred, but not from one consumer",
+                f"what {name} executes is not inferred from a single consumer",
                 code="unsupported-inference",
             )
         return readers[0]
@@ -387,8 +387,7 @@ class _Hold:
         steps = [result.start, *later.values()]
         if result.start and any(self.theirs.axes[i].spatial and not self.alone(i) for i in later):
             raise NotSeparable(
-                f"instances of the loop over {w} need parts of {self.tensor} in common, which {self.name} "
-                "makes",
+                f"instances of the loop over {w} share parts of {self.tensor}, which {self.name} produces",
                 code="unsupported-inference",
             )
         if steps != sorted(steps, reverse=True):
@@ -400,8 +399,8 @@ class _Hold:
 
     def holes(self, expr: Affine) -> NotSeparable:
         return NotSeparable(
-            f"{self.consumer.name} leaves out parts of {self.tensor} along {expr}: what {self.name} executes "
-            "has holes",
+            f"{self.consumer.name} skips elements of {self.tensor} along {expr}: the iterations of "
+            f"{self.name} have holes",
             code="unsupported-inference",
         )
 
@@ -480,7 +479,7 @@ class _Hold:
         w = self.theirs.axes[axis].variable
         if kind == "bound":
             raise NotSeparable(
-                f"the loop over {w} binds {self.name}, but not along {self.tensor}, which does not have {w}",
+                f"the loop over {w} binds {self.name}, but {w} does not index {self.tensor}",
                 "move that loop below the split, or use engine exact",
                 code="unsupported-inference",
             )
@@ -494,7 +493,7 @@ class _Hold:
         sizes = [t for t in tiles if isinstance(t, int)]
         if len(sizes) < len(tiles):
             raise NotSeparable(
-                f"{self.name} executes in instances along {w}, in the first tile of a loop of unknown size",
+                f"{self.name} executes in instances along {w}, inside a first tile of unknown size",
                 code="unsupported-inference",
             )
         extent = min([whole.extent, *sizes])
@@ -564,7 +563,7 @@ class _Needed:
             self.repeats.add(again)
         elif kind == "bound" and not self.follows(axis, w):
             raise NotSeparable(
-                f"the loop over {w} binds {hold.name} too, but not to what {hold.consumer.name} needs of it",
+                f"the loop over {w} also binds {hold.name}, but not to what {hold.consumer.name} needs of it",
                 code="unsupported-inference",
             )
         return replace(axis, variable=renamed[w])
@@ -590,7 +589,7 @@ class _Needed:
                 break
             if not self.follows(axis, other.variable):
                 raise NotSeparable(
-                    f"{hold.name} and {hold.consumer.name} share the loop over {other.variable} inside the "
-                    f"one that decides what {hold.name} executes, and not tile by tile",
+                    f"{hold.name} and {hold.consumer.name} share the loop over {other.variable}, inside the "
+                    f"one that decides what {hold.name} executes, but with different tiles",
                     code="unsupported-inference",
                 )

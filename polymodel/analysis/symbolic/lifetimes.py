@@ -382,7 +382,7 @@ def _check(layout: SymbolicLayout, node: SymbolicBuffet) -> None:
     if any(layout.windows.values()):
         raise _unknown(node.component, "Einsums are inferred, or execute again")
     if layout.mixed:
-        raise _unknown(node.component, "Einsums run loops within other bounds")
+        raise _unknown(node.component, "Einsums run loops within different bounds")
     if node.tensor in layout.lines:
         raise _unknown(node.component, f"{node.tensor} is carried forward")
     for space in spaces:
@@ -394,7 +394,7 @@ def _check(layout: SymbolicLayout, node: SymbolicBuffet) -> None:
         mine, theirs = (layout.space(e, node.tensor, shared) for e in (one, other))
         ranges = ([iteration_keys(s, i) for i in range(shared)] for s in (mine, theirs))
         if tile_signature(mine) != tile_signature(theirs) or len({tuple(r) for r in ranges}) > 1:
-            raise _unknown(node.component, f"{one} and {other} use {node.tensor} unlike each other")
+            raise _unknown(node.component, f"{one} and {other} use {node.tensor} in different ways")
 
 
 def _unknown(component: str, why: str) -> NotSeparable:

@@ -51,13 +51,13 @@ def _refuse(layout: SymbolicLayout, item: OccupancyItem) -> None:
     if len(node.users) > 2 or (len(node.users) == 2 and node.producer != node.users[0]):
         why = f"several Einsums read {node.tensor}"
     elif any(a.spatial for a in node.space.axes):
-        why = "it stands below loops in space"
+        why = "it is below spatial loops"
     elif node.producer is not None and node.parent is not None and node.reuse.carries:
         why = f"what stays of {node.tensor} depends on storage further out"
     elif any(cascade[e].is_copy for e in layout.problem.tree.einsums):
         why = "a copy runs"
     elif layout.sizes or node.tensor in layout.lines or item.held.denominator > 1:
-        why = f"{node.tensor} has extents that are symbols, is carried forward, or has parts of bits"
+        why = f"{node.tensor} has symbolic extents, is carried forward, or takes fractions of bits"
     elif any(a.stands_for or a.guard for a in (layout.access(e, node.tensor) for e in einsums)):
         why = f"several elements of {node.tensor} are read at once"
     elif any(layout.windows[e] and not layout.listed.get(e) for e in layout.problem.tree.einsums):
@@ -201,7 +201,7 @@ class _Uses:
             for a in group.deciding:
                 if a.spatial:
                     raise NotSeparable(
-                        "loops in space decide what executes of inferred Einsums",
+                        "spatial loops decide what inferred Einsums execute",
                         code="unsupported-inference",
                     )
         return ListedGroup(
@@ -222,7 +222,7 @@ class _Uses:
         )
         if node.reuse.carries and first.visits and elsewhere:
             raise NotSeparable(
-                f"{node.tensor} stays from visit to visit, of loops over independent rank variables",
+                f"{node.tensor} stays between visits of loops over independent rank variables",
                 code="unsupported-reuse",
             )
         return ListedLife(first, last if len(node.users) > 1 else None, node.reuse)

@@ -144,7 +144,7 @@ class ListedLife:
         items = np.split(item, [lengths[0]]) if len(tables) > 1 else [item]
         if not np.array_equal(distinct_numbers(items[0]), distinct_numbers(items[-1])):
             raise NotSeparable(
-                "not all that is made is read, or the other way round", code="unsupported-memory"
+                "the elements that are produced and those that are read differ", code="unsupported-memory"
             )
         first = _extreme(tables[0][0], items[0], first=True)
         return first, _extreme(tables[-1][0], items[-1], first=False)

@@ -404,7 +404,7 @@ class _Stamps:
             np.maximum.at(known, idle[:, 0], _bits(held, least))
             if (_bits(held, most) > known[idle[:, 0]]).any():
                 raise NotSeparable(
-                    "an instance may hold most while it is idle, and it is not known what stays there",
+                    "an instance may hold most while it is idle, when its contents are not known",
                     code="unsupported-instances",
                 )
             sizes = [np.concatenate(both) for both in zip(sizes, least, strict=True)]

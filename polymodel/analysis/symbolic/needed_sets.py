@@ -86,7 +86,7 @@ def coded(rows: Ints, like: Ints | None = None) -> Ints:
 
 
 def too_many() -> NotSeparable:
-    return NotSeparable("what executes of Einsums that are inferred is too much to list", code="too-large")
+    return NotSeparable("inferred Einsums execute too many iterations to list", code="too-large")
 
 
 def _boxed(

@@ -248,7 +248,7 @@ def _overlapped_phases(
     result = [phases for phases in parts if phases]
     if prod(map(len, result)) > MOST_STAMPS:
         raise NotSeparable(
-            f"stages of a Pipeline have many peaks in {component}",
+            f"stages of a Pipeline have too many possible peaks in {component}",
             code="unsupported-pipeline",
         )
     return tuple(tuple(h for phase in some for h in phase) for some in cartesian(*result)) if result else ()
@@ -501,15 +501,15 @@ def _refuse_other_instances(items: Sequence[OccupancyItem | Stay]) -> None:
     tied = next((a for space, a in spread if a.variable in space.tied), None)
     if own is not None:
         raise NotSeparable(
-            f"buffets in {items[0].node.component} stand below different spatial loops, and that over "
+            f"buffets in {items[0].node.component} are below different spatial loops, and the one over "
             f"{own.variable} has a first tile that may be smaller than others",
             "make initial_tile_shape larger than tile_shape, or use engine exact",
             code="unsupported-loop",
         )
     if tied is not None:
         raise NotSeparable(
-            f"buffets in {items[0].node.component} stand below different spatial loops, and a bound ties "
-            f"{tied.variable}, which one is over, to another rank variable",
+            f"buffets in {items[0].node.component} are below different spatial loops, and a bound ties "
+            f"{tied.variable}, the variable of one of them, to another rank variable",
             code="unsupported-space",
         )
 

@@ -244,12 +244,12 @@ def refuse_pipelines(problem: Problem) -> None:
         if p.outer is not None:
             raise _refused("inside a stage of another one")
         if sum(not loop.spatial for loop in above) > MOST_LOOPS:
-            raise _refused(f"below more than {MOST_LOOPS} loops in time")
+            raise _refused(f"below more than {MOST_LOOPS} temporal loops")
         if any(loop.initial_tile_shape not in (None, loop.tile_shape) for loop in above):
             raise _refused("below loops with a first tile of their own")
         for e in p.einsums:
             if problem.cascade[e].is_copy:
-                raise _refused(f"of which one copies ({e})")
+                raise _refused(f"that copy ({e})")
             if decided_above(ties(problem.cascade, problem.tree, e)) >= 0:
                 raise _refused(f"below loops that do not bind {e}")
 
@@ -260,7 +260,9 @@ def _refuse_tiles(layout: SymbolicLayout, einsum: str) -> None:
     for tensor in one.tensors:
         space = layout.space(einsum, tensor)
         if space.tied or tensor in layout.lines or space.sums or space.access.stands_for:
-            raise _refused(f"in which tiles of {tensor} in {einsum} are no boxes or windows of two variables")
+            raise _refused(
+                f"in which tiles of {tensor} in {einsum} are neither boxes nor windows of two variables"
+            )
     if any(layout.space(einsum, a.tensor).halos for a in one.outputs):
         raise _refused(f"in which {einsum} writes windows")
 

@@ -61,7 +61,7 @@ class RegionCount(sympy.Function):  # type: ignore[misc]  # SymPy has no types
     def _eval_derivative(self, s: Any) -> Any:
         """Refuse: a number without a formula has no derivative."""
         raise NotSeparable(
-            f"{self._region} is a count at whole tile sizes, and has no derivative by them",
+            f"{self._region} is a count at integer tile sizes and has no derivative with respect to them",
             "leave gradients out where the iteration space is not a box",
             code="unsupported-symbol",
         )

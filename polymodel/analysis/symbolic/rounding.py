@@ -130,7 +130,7 @@ def _refuse_pieces(link: TransferPath) -> None:
     if any(a.spatial for a in space.axes):
         raise refused(f"{where}, and reach several instances")
     if any(a.start is not None for a in space.axes):
-        raise refused(f"{where}, and first tiles are of another size")
+        raise refused(f"{where}, and first tiles have a different size")
     variables = set(link.layout.problem.cascade[link.einsum].rank_variables)
     others = any(a.variable not in variables for a in space.axes)
     made = child.producer not in (None, link.einsum) or bool(link.layout.inferred)

@@ -546,7 +546,7 @@ def check_space(
         union = (unions or {}).get(access.tensor)
         if union is None and not same_elements(einsum, (lines or {}).get(access.tensor), access.tensor):
             raise NotSeparable(
-                f"{einsum.name} accesses {access.tensor} at several elements in one operation, which are no "
+                f"{einsum.name} accesses {access.tensor} at several elements in one operation, which are not "
                 "neighbours at equal distances",
                 code="unsupported-einsum",
             )

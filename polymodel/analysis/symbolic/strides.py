@@ -49,7 +49,7 @@ def in_strides(
         apart = tile < every and (aligned or a.variable not in spread) and (numbers or not a.spatial)
         if not tile or (most[a.variable] > count and tile % every and not apart):
             raise NotSeparable(
-                f"tiles of {a.variable} in {name}, of which only every {every}th value executes, are no "
+                f"only every {every}th value of {a.variable} executes in {name}, and its tiles are not "
                 f"multiples of {every}",
                 code="unsupported-inference",
             )

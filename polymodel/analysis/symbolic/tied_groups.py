@@ -404,6 +404,6 @@ def with_choice(space: Space, choice: TiedGroup | None) -> Space:
     if choice is None:
         return space
     if space.listed or space.windows or groups(space.einsum):
-        what = f"{space.einsum.name} reads {space.access.tensor} at several elements, and executes no box"
+        what = f"{space.einsum.name} reads {space.access.tensor} at several elements, and is not a box"
         raise NotSeparable(what, "use engine exact", code="unsupported-einsum")
     return replace(space, listed=(choice,))
