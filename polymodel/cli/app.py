@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = environment(error)
         print(told or unforeseen(error, command, _version()), file=sys.stderr)
         return BAD_INPUT if told else BUG
-    except Exception as error:  # noqa: BLE001  # the last barrier: nobody foresaw it, and nobody is behind it
+    except Exception as error:  # noqa: BLE001  # the last barrier: unexpected exceptions
         print(unforeseen(error, command, _version()), file=sys.stderr)
         return BUG
     finally:

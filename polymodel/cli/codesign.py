@@ -66,7 +66,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="print this table alone: front, networks, machines, symbols, layer_costs, blocks or roofline",
     )
-    parser.add_argument("--eps", type=float, metavar="E", help="leave out what is within 1 + E")
+    parser.add_argument(
+        "--eps", type=float, metavar="E", help="omit points within a factor 1 + E of one that is kept"
+    )
     add_search(
         parser,
         "processes, one search each",

@@ -12,7 +12,7 @@ from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import variables, with_files
 
-NAME, ABOUT = "compare", "Evaluate two specs and put them side by side."
+NAME, ABOUT = "compare", "Evaluate two specs and show them side by side."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SPEC",
-        help="joined to both, e.g. the workload; several joined by commas",
+        help="sources added to both, e.g. the workload; several joined by commas",
     )
     add_einsum(parser)
     add_values(parser)

@@ -104,7 +104,7 @@ def _fitted(array: Any, ranks: int) -> Any:
 
 
 def _end(options: argparse.Namespace) -> Any:
-    """Return what ends a recurrence: a fixed point, a number of generations, or None."""
+    """Return the end condition of a recurrence: a fixed point, a number of generations, or None."""
     until = last_generation(options)
     if not isinstance(until, int):
         return until

@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--chips",
         metavar="N,N,...",
-        help="numbers of chips (default: 1,2,4,8); with --stages how many each stage has (default: 1)",
+        help="numbers of chips (default: 1,2,4,8); with --stages the number of each stage (default: 1)",
     )
     parser.add_argument(
         "--split",
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stages",
         metavar="NAME,...;NAME,...",
-        help="a pipeline: the Einsums of each stage, stages parted by `;`; work passes along them in batches",
+        help="a pipeline: the Einsums of each stage, stages separated by `;`; work passes through in batches",
     )
     parser.add_argument(
         "--batches", metavar="N,N,...", help="into how many blocks of --split the work is cut (default: 1)"

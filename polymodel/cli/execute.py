@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--check", action="store_true", help="compare the results with dense arithmetic")
     parser.add_argument(
-        "--kept-slices", action="store_true", help="later Einsums keep the slices of the first"
+        "--kept-slices", action="store_true", help="later Einsums use the slices of the first one"
     )
     add_outputs(parser, "the results as .mtx or .tns, pictures of a small run")
 

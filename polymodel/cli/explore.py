@@ -44,10 +44,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--limit",
         action="append",
         metavar="TEXT",
-        help="a figure that mappings keep, e.g. 'latency <= 2 ms' or 'accesses:DRAM <= 1e9'; repeat it",
+        help="an upper bound on a figure, e.g. 'latency <= 2 ms' or 'accesses:DRAM <= 1e9'; repeat it",
     )
     parser.add_argument(
-        "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, nothing)"
+        "--eps",
+        metavar="E",
+        help="omit mappings within a factor 1 + E of one that is kept (default: 0, omit none)",
     )
     parser.add_argument("--max-fused-loops", metavar="N", help="at most N loops shared by several Einsums")
     parser.add_argument("--sizes", help="tile sizes: divisors of the enclosing tile (default), or all")
@@ -61,11 +63,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--why",
         action="store_true",
-        help="search nothing: say what keeps the mapping of the spec out of those that would be looked at",
+        help="do not search: explain why the mapping of the spec is not in the search space",
     )
     add_search(
         parser,
-        "processes that evaluate what is found",
+        "processes that evaluate the mappings found",
         "save the front as CSV and parquet, and every mapping as YAML",
         ", with plots and the best mappings",
     )

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ranks", action="store_true", help="extents of rank variables become symbols")
     parser.add_argument(
-        "--assume", choices=("divides",), help="textbook forms: every tile size divides the one around it"
+        "--assume", choices=("divides",), help="textbook forms: every tile size divides the enclosing one"
     )
     parser.add_argument(
         "--at",
@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--under",
         metavar="FIGURE=CAPACITY",
-        help="with --minimize: what is at most a capacity, a symbol or a number, e.g. working_set:GLB=S",
+        help="with --minimize: a figure bounded by a capacity (a symbol or a number), e.g. working_set:GLB=S",
     )
     parser.add_argument(
         "--limit",
@@ -200,11 +200,11 @@ def _condition(relation: Any) -> str:
 
 
 def _least(forms: SymbolicReport, objective: str, figure: str, capacity: int | str) -> SymbolicTable:
-    """The least value, where it is taken, and how it grows with the capacity."""
+    """The least value, the point at which it is attained, and its growth with the capacity."""
     least = forms.minimize(objective, figure, capacity)
     rows = {f"least {objective}": least.value}
     if isinstance(capacity, str):
-        with suppress(Refused):  # the growth of a root that no radicals tell
+        with suppress(Refused):  # the growth of a root that cannot be expressed by radicals
             rows[f"for large {capacity}"] = least.leading(capacity)
     rows.update(least.at)
     rows.update({f"0 at {name}": root for name, root in least.roots.items()})

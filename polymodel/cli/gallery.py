@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from polymodel.exhibits.records import Gallery
 
 NAME = "gallery"
-ABOUT = "Compute published results anew, and show ours beside theirs."
+ABOUT = "Recompute published results, and show both side by side."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the exhibits and outputs."""
     parser.add_argument(
-        "exhibits", nargs="*", metavar="NAME", help="what to compute; without any, what there is is listed"
+        "exhibits",
+        nargs="*",
+        metavar="NAME",
+        help="exhibits to compute; without any, all exhibits are listed",
     )
     parser.add_argument("--all", action="store_true", help="compute every exhibit")
     add_format(parser, LISTED)

@@ -61,7 +61,7 @@ def _zigzag_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser = add("zigzag", help=about, description=about, allow_abbrev=False)
     _add_files(parser, "zigzag", "ZigZag files: layers, accelerator, mapping", templates=False)
     parser.add_argument(
-        "--clock", type=float, metavar="HZ", help="cycles per second (default: 1e9, which is told)"
+        "--clock", type=float, metavar="HZ", help="cycles per second (default: 1e9, with a note)"
     )
     parser.set_defaults(run_kind=run_zigzag)
 
@@ -92,7 +92,7 @@ def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--size", action="append", default=[], metavar="NAME=SIZE", help="number for a symbolic dimension"
     )
-    parser.add_argument("--name", metavar="NAME", help="what the workload is called; default: as the graph")
+    parser.add_argument("--name", metavar="NAME", help="name of the workload (default: that of the graph)")
     parser.add_argument("--bits", type=int, metavar="N", help="bits per value; default: those of the types")
     parser.add_argument(
         "--fuse",
@@ -110,9 +110,11 @@ def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--padding",
         choices=("skipped", "stored"),
         default="skipped",
-        help="zeros around are left out, or are elements of a tensor (default: skipped; explore takes both)",
+        help="padding zeros are skipped, or are elements of a tensor (default: skipped; explore takes both)",
     )
-    parser.add_argument("--strict", action="store_true", help="what would be left out is a fault (code 2)")
+    parser.add_argument(
+        "--strict", action="store_true", help="report features that would be left out as faults (code 2)"
+    )
     add_out(parser)
     parser.set_defaults(run_kind=run_onnx)
 

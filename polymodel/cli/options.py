@@ -28,7 +28,7 @@ def add_einsum(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="only this Einsum, with what is its own of the mapping; repeat it for several",
+        help="only this Einsum, with its part of the mapping; repeat it for several",
     )
 
 
@@ -54,7 +54,9 @@ def add_set(parser: argparse.ArgumentParser, example: str = "e.g. TN2=3") -> Non
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add `--engine`."""
     names = ("auto", "exact", "enumerate", "symbolic")
-    parser.add_argument("--engine", choices=names, default="auto", help="who counts (default: auto)")
+    parser.add_argument(
+        "--engine", choices=names, default="auto", help="the engine that counts (default: auto)"
+    )
 
 
 def add_format(parser: argparse.ArgumentParser, choices: tuple[str, ...] = REPORTED) -> None:
@@ -82,7 +84,9 @@ def add_html(parser: argparse.ArgumentParser, more: str = "") -> None:
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the option for the file in which a search stores its progress."""
     parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
-    parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
+    parser.add_argument(
+        "--no-resume", action="store_true", help="start anew: ignore the progress in the store"
+    )
 
 
 def add_workers(parser: argparse.ArgumentParser, what: str) -> None:

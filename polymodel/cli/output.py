@@ -125,8 +125,8 @@ def check_targets(options: argparse.Namespace) -> None:
 
 
 def check_search(options: argparse.Namespace) -> None:
-    """The same for a search, of which also `--store` needs a library; what its page and its folder will lack
-    is told before it begins."""
+    """The same for a search, whose `--store` needs a library too; notes on what its page and its folder will
+    lack are printed before it begins."""
     check_targets(options)
     if options.store:
         require("pyarrow")

@@ -14,7 +14,7 @@ from polymodel.errors import Diagnostic, InternalError, PackageFault, masked
 WORDS = 1000  # the number of characters shown of a message or a command
 OUT_OF_MEMORY = """\
 out of memory: the command needs more than this process may have
-  remedy: give it more, take a smaller problem, or fewer workers; sweeps keep to --memory"""
+  remedy: allow more memory, or use a smaller problem or fewer workers; sweeps keep to --memory"""
 TRACEBACK = "POLYMODEL_TRACEBACK"
 COLLECTED_AFTER = 200_000  # new objects between collections (default: 700); a small evaluation makes half
 

@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--slices", type=int, metavar="N",
-        help="parts that rows are dealt to (default: 8), with --fit of consecutive rows (default: 16)",
+        help="parts over which rows are distributed (default: 8); with --fit consecutive rows (default: 16)",
     )  # fmt: skip
     parser.add_argument(
         "--ranks",

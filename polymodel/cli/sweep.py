@@ -60,18 +60,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--mapping",
         action="append",
         metavar="SPEC",
-        help="sweep this mapping in the place of the spec's own; repeat it to compare several",
+        help="sweep this mapping instead of the spec's own; repeat it to compare several",
     )
     parser.add_argument(
         "--no-prune",
         action="store_true",
-        help="evaluate also what cannot be on a front, and count its reasons",
+        help="also evaluate points that cannot be on the front, and count why points are excluded",
     )
     parser.add_argument(
         "--device",
         choices=("cpu", "gpu"),
         default="cpu",
-        help="where the points are evaluated that pruning leaves (gpu: through JAX)",
+        help="device that evaluates the points which pruning leaves (gpu: through JAX)",
     )
     add_search(
         parser,
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
     if options.top is not None and options.keep not in (None, "top"):
         message = (
-            f"--top {options.top} keeps the best by the first objective, the other option something else"
+            f"--top {options.top} keeps the best by the first objective, which contradicts the other option"
         )
         remedy = "give --top N alone, or leave it out"
         raise SpecError([Diagnostic(message, remedy, code="conflicting-arguments")])

@@ -141,7 +141,7 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
     second = second_of(options.second)
     faults = []
     if isinstance(second, (str, SparseTensor)):
-        message = f"--with {options.second}: an estimate sees no data of B"
+        message = f"--with {options.second}: an estimate does not use data of B"
         faults.append(Diagnostic(message, "rolled, ...", code="conflicting-arguments"))
         second = None
     if (options.shape is None) != (options.density is None):
@@ -184,7 +184,7 @@ def _product(options: argparse.Namespace) -> MatmulTiling:
     from polymodel.api.matmul import tile_matmul
 
     tile = None if options.tile is None else sizes_of(options.tile, "tile", "32,32,32")
-    # tile_matmul checks the name and lists the available ones.
+    # tile_matmul checks the name and lists the available names.
     usual = "search" if tile is None else "uniform"
     strategy = cast("Named", usual if options.tiler == "best" else options.tiler)
     capacity = options.capacity

@@ -71,12 +71,12 @@ def _add_task(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--tiler", default="best", metavar="NAME",
-        help="who cuts: best of all (default), simple, qtree, btree, strips, columns, panels, guillotine; "
+        help="the tiler: best of all (default), simple, qtree, btree, strips, columns, panels, guillotine; "
         "also NAME+merge, NAME+fixpoint; of a product uniform, panels, dynamic, overbooked",
     )  # fmt: skip
     parser.add_argument(
         "--objective", choices=("cycles", "tiles", "total", "words"),
-        help="what best looks for: configuration and run together (total, default), the run alone (cycles), "
+        help="what `best` minimises: configuration and run (total, default), the run alone (cycles), "
         "kernels (tiles); of a product its time (cycles, default) or words moved",
     )  # fmt: skip
     parser.add_argument(
@@ -86,8 +86,16 @@ def _add_task(parser: argparse.ArgumentParser) -> None:
         "--published", action="store_true",
         help="Tiler-Swift's published charts and claims beside its program's figures and corrected ones",
     )  # fmt: skip
-    parser.add_argument("--estimate", action="store_true", help="from a density model alone, without looking")
-    parser.add_argument("--tune", action="store_true", help="let the model's figure decide the next cut")
+    parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="expected results under a density model, without tiling the data",
+    )
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="choose each next tiling by the model's figure of the previous ones",
+    )
 
 
 def _add_machine(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +118,9 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
         "--cycles", choices=("tokens", "blocks"), default="tokens",
         help="of a kernel: a token a cycle (default), or with stops and waits of the simulated blocks",
     )  # fmt: skip
-    parser.add_argument("--clock", metavar="MHZ", help="turns cycles into seconds (default: 1000)")
+    parser.add_argument(
+        "--clock", metavar="MHZ", help="clock that converts cycles to seconds (default: 1000)"
+    )
 
 
 def _add_product(parser: argparse.ArgumentParser) -> None:
@@ -147,7 +157,9 @@ def _add_simulation(parser: argparse.ArgumentParser) -> None:
         "--simulate", metavar="N",
         help="run N of the launched tiles token by token, and show their cycles beside those of the model",
     )  # fmt: skip
-    group.add_argument("--seed", metavar="N", help="of the tiles that are drawn to be simulated (default: 0)")
+    group.add_argument(
+        "--seed", metavar="N", help="for the random choice of the simulated tiles (default: 0)"
+    )
 
 
 def _add_estimate(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +172,9 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", action="store_true", help="with every tiler, merged ones too")
     parser.add_argument("--plot", metavar="FILE", help="draw the matrix with its tiles: .png, .svg, .pdf")
     parser.add_argument("--export", metavar="DIR", help="write every launched tile as .mtx, with an index")
-    parser.add_argument("--most", metavar="N", help=f"tiles to export without a refusal (default: {MOST})")
+    parser.add_argument(
+        "--most", metavar="N", help=f"largest number of tiles that --export writes (default: {MOST})"
+    )
     parser.add_argument("--out", metavar="DIR", help="also save tables as CSV and JSON, and the pictures")
     add_format(parser)
 
@@ -257,7 +271,7 @@ def fit_of(options: argparse.Namespace) -> Fit:
         return known[options.fit](capacity)
     faults = _unknown(options.fit)
     if not faults and options.capacity is None:
-        # 128 bits hold a single entry, which is surely unintended.
+        # 128 bits hold a single entry, which is certainly not intended.
         fault = f"--fit {options.fit} counts bits, for which there is no default"
         faults = [
             Diagnostic(fault, f"say how many, e.g. --fit {options.fit} --capacity 8192", code="missing-value")

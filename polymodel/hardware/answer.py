@@ -41,7 +41,7 @@ _LIMITED = (Column("nearest limit"), Column("of it", "1"))
 
 
 def _limited(point: CodesignPoint, limits: Sequence[NetworkLimit]) -> tuple[Cell, ...]:
-    """The limit that a point takes most of, and its share; empty without limits."""
+    """The limit of which a point uses the largest share, and that share; empty without limits."""
     if not limits:
         return ()
     shares = {limit.name: limit.share(point.figures[limit.name]) for limit in reversed(limits)}
@@ -54,7 +54,8 @@ def _counted(machines: int) -> str:
 
 
 def _above(row: MachineRow, objective: str, least: float) -> str:
-    """A machine, and by how much its least figure found is above the least of all."""
+    """A machine, and the relative distance of its least figure found from the least figure of all
+    machines."""
     found = row.least[objective]
     if found is None:
         return f"{row.machine.name} (no mapping found)"
@@ -160,7 +161,7 @@ class Codesign(Answer):
     @declared(title="Nondominated machines and mappings")
     def front(self) -> Table:
         """One row per point of the joint front: symbols of the machine, objectives, energy, latency and area.
-        With limits, the limit that it takes most of, and the share."""
+        With limits, the limit of which it uses the largest share, and that share."""
         symbols = list(self._symbols)
         names = list(dict.fromkeys([*self.objectives, *COSTS, "area"]))
         columns = [Column("point"), *(Column(n, given=True) for n in symbols)]
@@ -177,8 +178,9 @@ class Codesign(Answer):
 
     @declared(title="Networks")
     def networks(self) -> Table:
-        """One row per point of the joint front and network: its weight, the costs of one run, and of its own
-        limits the one that it takes most of, with the share. Empty if layers have no network."""
+        """One row per point of the joint front and network: its weight, the costs of one run, and the one of
+        its own limits of which it uses the largest share, with that share. Empty if layers have no
+        network."""
         known = self.work.networks if self.work.names else ()
         asked = (n for network in known for n in self.request.figures_of(network.name))
         names = list(dict.fromkeys([*COSTS, *asked]))
@@ -198,12 +200,13 @@ class Codesign(Answer):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of its tables; a limit may have left no time to evaluate what one needs."""
+        """The names of its tables, without those whose mappings were not evaluated before the end of a time
+        limit."""
         return tuple(n for n in self.declared if n not in self._unevaluated)
 
     def listed(self, live: bool = True) -> Iterator[tuple[str, Table]]:
-        """The tables with content: that of networks if they have names, that of blocks if layers belong to
-        some."""
+        """The tables with content: `networks` only if networks have names, `blocks` only if layers belong to
+        blocks."""
         silent = {"networks": not self.work.names, "blocks": not self._blocked}
         return ((name, t) for name, t in super().listed(live) if not silent.get(name))
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Topology = Literal["ring", "mesh", "switch", "all-to-all"]
 TOPOLOGIES = ("ring", "mesh", "switch", "all-to-all")
 Chips = frozenset[int]
-NONE = (0, -1)  # the block of a chip without iterations
+NONE = (0, -1)  # stands for the block of a chip without iterations
 Link = tuple[object, object]  # source, destination
 Bounds = tuple[tuple[str, int, int], ...]  # rank variables with inclusive bounds; others are whole
 
@@ -370,7 +370,7 @@ def split_of(
         message = "a cascade that iterates is not split over chips"
         raise Refused(message, "split its body, one iteration", code="unsupported-recurrence")
     if any(a.accumulates for e in cascade for a in e.outputs):
-        message = "results that are added to what was there are not split over chips"
+        message = "Einsums that add to existing values are not split over chips"
         raise Refused(message, "write them anew", code="unsupported-recurrence")
     along = {e.name: next((v for v in variables if v in e.rank_variables), "") for e in cascade}
     return ChipSplit(cascade, chips, {n: v for n, v in along.items() if v}, whole)

@@ -38,7 +38,7 @@ Progress = Callable[[int, int, float], None]
 Numbers = Sequence[int] | int
 FIGURES = ("energy", "latency")
 CHIPS = (1, 2, 4, 8)
-MOST_CHIPS = 4096  # each is computed separately
+MOST_CHIPS = 4096  # the most numbers of chips; each is computed separately
 
 
 def distribute(
@@ -353,7 +353,7 @@ class PieceTask:
 
 
 def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
-    """Raises SpecError for tensors that must be fused but are read by another piece than the one that
+    """Raises SpecError for tensors that must be fused but are read by a piece other than the one that
     produces them."""
     for one in (one for pieces in work for _, here in pieces for one in here.values()):
         made = {a.tensor for e in one.spec.workload for a in e.outputs}

@@ -25,7 +25,7 @@ from polymodel.workload.einsum import Einsum
 
 Array = Any
 Figures = Mapping[str, Array]
-LARGEST = ("working_set",)  # figures of which layers in sequence need the largest
+LARGEST = ("working_set",)  # figures that are the largest over layers in sequence, not their sum
 
 
 @dataclass(frozen=True)

@@ -204,11 +204,11 @@ def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) ->
     """Machines grouped by the costs of mappings on them, apart from sizes of memories, areas and prices.
 
     A mapping fits a machine if its working sets do, its energy is linear in what it moves and in its time,
-    and its time is that of its slowest component. So for each mapping on a member, one that is no worse there
-    is among those undominated in energy, time and `figures` on the searched machine. Symbols in a workload,
-    in an `explore` section or in the constraints (`given`) change what is searched: machines with different
-    values of them are never in one family. Limits in these apply to the figures of each machine, which then
-    is a family of its own.
+    and its time is that of its slowest component. So for each mapping on a member, the mappings that are
+    undominated in energy, time and `figures` on the searched machine include one that is at least as good on
+    the member. Symbols in a workload, in an `explore` section or in the constraints (`given`) change what is
+    searched: machines with different values of them are never in one family. Limits in these apply to the
+    figures of each machine, which then is a family of its own.
     """
     layers = every[0].layers if every else ()
     if any(section.limits for section in _sections(layers, given)):
@@ -268,7 +268,7 @@ def _family(members: Sequence[DesignPoint]) -> Family:
     )
     wide = {n: max(_width(m, n) for m in members) for n in _dimensions(first)}
     fanned = tuple(n for n in wide if len({_width(m, n) for m in members}) > 1)
-    if timed or fanned:  # leakage for another time or in more instances is charged on each member
+    if timed or fanned:  # leakage over other times or in more instances is added for each member
         prices = tuple(replace(row, leak=0.0) for row in prices)
     sized = tuple(name for name in sizes if len({_sizes(m)[name] for m in members}) > 1)
     same = (m for m in members if _sizes(m) == sizes and _prices(m) == prices and _is_as_wide(m, wide))
@@ -291,9 +291,9 @@ def _free_fanouts(every: Sequence[DesignPoint], asked: Sequence[ExploreSection])
     """The fanout dimensions whose instances may differ among machines of one family, that with most values
     first.
 
-    Mappings cost the same for any number of instances, as long as the ones in use exist. That does not hold
-    if a share of them must be in use, and for a tree with costs, whose depth depends on the total. In deep
-    hierarchies the comparison of mappings by it costs more than it saves.
+    The costs of a mapping do not depend on the number of instances, as long as the ones in use exist. That
+    does not hold if a share of them must be in use, nor for a tree with costs, whose depth depends on the
+    total. In deep hierarchies the comparison of mappings by this number costs more than it saves.
     """
     if not every or sum(c.stores for c in every[0].arch.components) > DEEP:
         return ()
@@ -315,8 +315,8 @@ def _free_fanouts(every: Sequence[DesignPoint], asked: Sequence[ExploreSection])
 def _by_widths(members: Sequence[DesignPoint], free: Sequence[str]) -> Iterator[list[DesignPoint]]:
     """Machines that differ in `free` dimensions, grouped by search.
 
-    All of them if one has the most instances of each dimension; otherwise those that differ only in the first
-    one, since no machine fits what is best where there are the most of all.
+    All of them if one machine has the most instances along every dimension; otherwise those that differ only
+    in the first dimension, since no machine would fit the best mappings for the largest numbers together.
     """
     every = [tuple(_width(m, name) for name in free) for m in members]
     together = tuple(map(max, zip(*every, strict=True))) in every
@@ -417,7 +417,7 @@ def _above(machine: DesignPoint, prices: tuple[Prices, ...]) -> dict[str, float]
         if not c.stores:
             continue
         more = [here - there for here, there in zip(mine.energies, least.energies, strict=True)]
-        both = min(more, default=0.0)  # of reads and writes together: one figure if neither costs more
+        both = min(more, default=0.0)  # one figure for reads and writes together if neither costs more
         result[f"accesses:{c.name}"] = both
         result |= {f"{way}s:{c.name}": rate - both for way, rate in zip(WAYS, more, strict=False)}
     return result

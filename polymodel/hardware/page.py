@@ -58,8 +58,8 @@ def _machines(found: Codesign, shown: Sequence[int]) -> Iterator[Part]:
         title = f"point-{row}: {point.machine.name}: {figures}"
         folds.append(Fold(title, (*_of_point(found, row),), opened=not k, anchor=f"point-{row}"))
     total = len(found.points)
-    some = f"{len(shown)} of {total:,}: the best in each objective, others from all along. "
-    use = "Each YAML has the symbols of its machine and a mapping: it loads behind machine and workload."
+    some = f"{len(shown)} of {total:,}: the best in each objective, others from all along the front. "
+    use = "Each YAML has the symbols of its machine and a mapping: load it after machine and workload."
     yield Part("Machines and mappings", [*notes([some * (total > len(shown)) + use]), *folds], opened=True)
 
 

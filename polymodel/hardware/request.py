@@ -27,9 +27,9 @@ from polymodel.spec.faults import Faults, Path, listed, path_text, plainly, show
 from polymodel.spec.numbers import amount_in
 from polymodel.spec.section_schemas import CodesignSection, limit_texts
 
-COSTS = ("energy", "latency")  # figures that every point has, of all networks and of each
-_MACHINE = ("area",)  # figures of a machine, whatever is mapped on it
-_EINSUMS = ("utilisation",)  # figures that do not follow from those of the layers
+COSTS = ("energy", "latency")  # figures that every point has, of all networks together and of each one
+_MACHINE = ("area",)  # figures of a machine, independent of the mappings
+_EINSUMS = ("utilisation",)  # figures that cannot be computed from those of the layers
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class _Vocabulary:
             if on_sparse_data(one) or one in _EINSUMS:
                 why = "its searches are on dense data"
                 if one in _EINSUMS:
-                    why = "layers have one each, which do not add up to that of all"
+                    why = "each layer has its own, and these do not add up to a total"
                 what = f"a co-design has no {one}: {why}"
                 remedy = "name energy, latency, edp, area, accesses:MEMORY or working_set:MEMORY"
                 self.faults.note(Diagnostic(what, remedy, where, code="unknown-name"))

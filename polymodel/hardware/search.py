@@ -58,7 +58,7 @@ from polymodel.sweeps.choices import choices_of
 from polymodel.sweeps.grid import Grid, make_grid
 from polymodel.sweeps.values import Choice
 
-UNUSED = 0.05  # of a time limit, which is too little to go on
+UNUSED = 0.05  # seconds of a time limit that are too few to continue
 Array = Any
 Progress = Callable[[int, int, float], None]
 
@@ -110,7 +110,7 @@ def codesign(
     work, wholes = work.one_by_one(grid, given) if wanted.layer_by_layer else (work, work.specs)
     of_layers = [of_part(constraints, *both) for both in zip(work.specs, wholes, strict=True)]
     every, refused = machines(work.specs, grid)
-    # With eps a kept mapping may need more space than a dropped one, which fits a smaller machine.
+    # With eps a kept mapping may need more space than an omitted one that fits a smaller machine.
     groups = families(every, grid, given) if not wanted.eps else tuple(map(alone, every))
     with terminable():
         orders = _orders(groups, asked, of_layers, wanted.eps, store, resume)
@@ -152,7 +152,7 @@ def _read(
     asked = read_request(wanted, memories, tolls, work.names, faults)
     work = work.weighted(wanted.weights, faults)
     if wanted.eps and asked.limits:
-        what = "with eps a mapping that keeps the limits may be left out for one that does not"
+        what = "with eps a mapping within the limits may be omitted in favour of one outside them"
         faults.note(Diagnostic(what, "leave out eps, or the limits", "eps", code="conflicting-arguments"))
     with faults.noting():
         check_store(store)
@@ -204,7 +204,7 @@ class Answered:
     late: bool = False
 
     def with_more(self, other: Answered, first: str) -> Answered:
-        """Its mappings with those of a search that went on, sorted by the objective `first`."""
+        """Its mappings with those of a search that was continued, sorted by the objective `first`."""
         if other.complete:
             return other
         figures = {n: np.concatenate([v, other.figures[n]]) for n, v in self.figures.items()}
@@ -286,7 +286,8 @@ def answered(
 
 @contextmanager
 def _resumable(orders: Mapping[str, SearchTask], seconds: float) -> Iterator[dict[str, SearchTask]]:
-    """The searches, with a store for as long as they may have to go on with time that others have left."""
+    """The searches, with a store for as long as they may have to continue with time that others have left
+    over."""
     alone = len(orders) < 2 or seconds == inf or not installed("pyarrow")
     if alone or any(o.store is not None for o in orders.values()):
         yield {**orders}
@@ -437,8 +438,8 @@ def _on(
     asked: CodesignRequest,
     work: NetworkLayers,
 ) -> tuple[list[CodesignPoint], str]:
-    """The undominated combinations of mappings on one machine that satisfy the limits; or why there are
-    none."""
+    """The undominated combinations of mappings on one machine that satisfy the limits; or the reason why
+    there are none."""
     for limit in asked.limits_of(""):
         if limit.name == "area" and not limit.limit.admits(machine.area):
             most = limit.limit.number * 1e6
@@ -501,8 +502,8 @@ def _bounds(
     """Lower bounds of all mappings on a machine whose searches did not end, including those that violate
     limits.
 
-    No figure of a machine falls where one of those that its family was searched for rises, and none of a
-    network where one of a layer does: bounds of searches are combined in the same way as their mappings.
+    The figures of a machine are monotone in those that its family was searched for, and the figures of a
+    network in those of its layers, so that bounds of searches are combined in the same way as their mappings.
     """
     parts: list[tuple[Figures, int]] = []
     for answer, n in zip(found, work.times, strict=True):
@@ -519,7 +520,7 @@ def _bounds(
 def _evaluated_in_time(
     points: Sequence[CodesignPoint], answers: Mapping[str, Answered], work: NetworkLayers, end: float
 ) -> str:
-    """Evaluate the front; what may have cut it or the searches short, as in `Codesign.stopped`."""
+    """Evaluate the front. Returns what cut it or the searches short, as in `Codesign.stopped`."""
     interrupted = any(a.interrupted for a in answers.values())
     last = min(end, monotonic() + LONGEST) if interrupted else end
     interrupted |= evaluate_front(points, last, len(points) if work.split else 1)

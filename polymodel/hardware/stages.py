@@ -2,10 +2,9 @@
 stages.
 
 Iteration spaces are cut in blocks along rank variables, the batches. In slot k stage s computes batch k - s:
-its chips share the batch along further rank variables and exchange what they must, as chips without stages
-do. Then everything that was produced in the slot and is read in other stages is sent. Exchanges and transfers
-follow from the relations: an element is produced by one batch of one stage, and needed by batches of later
-ones.
+its chips share the batch along further rank variables and exchange elements as chips without stages do. Then
+everything that was produced in the slot and is read in other stages is sent. Exchanges and transfers follow
+from the relations: an element is produced by one batch of one stage, and needed by batches of later ones.
 """
 
 from __future__ import annotations
@@ -203,7 +202,7 @@ def _check_order(tensor: str, made: int, needed: Sequence[int], within: bool) ->
     early = [b for b in needed if b < made]
     if early or (within and any(b != made for b in needed)):
         first = early[0] if early else next(b for b in needed if b != made)
-        what = f"batch {first} reads elements of {tensor} that batch {made} makes"
+        what = f"batch {first} reads elements of {tensor} that batch {made} produces"
         how = "in the same stage" if within else "later"
         remedy = "cut the work along a rank variable in which batches do not depend on each other"
         raise Refused(f"{what} {how}", remedy, code="unsupported-recurrence")
@@ -327,7 +326,7 @@ def stage_split(
     at = {name: s for s, names in enumerate(stages) for name in names}
     faults = [
         Diagnostic(
-            f"{reader.name} of stage {at[reader.name]} reads {a.tensor}, which stage {at[maker.name]} makes",
+            f"{reader.name} of stage {at[reader.name]} reads {a.tensor}, produced in stage {at[maker.name]}",
             "stages go in the order of the cascade",
             "stages",
             code="order-violated",

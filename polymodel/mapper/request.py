@@ -190,7 +190,7 @@ def read_search_request(
     share, seconds = reader.eps(), reader.time_limit()
     if share and at_most:
         path, faults = reader.where("eps")
-        what = "with eps a mapping that keeps the limits may be left out for one that does not"
+        what = "with eps a mapping within the limits may be omitted in favour of one outside them"
         faults.add(path, what, "leave out eps, or the limits", code="conflicting-arguments")
     machine = reader.narrowed(hierarchy)
     choices = reader.sparse_choices(spec, wanted)

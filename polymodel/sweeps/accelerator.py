@@ -45,7 +45,8 @@ MANY = 2**17  # candidates of a launch; with more, some are evaluated first, and
 CODES = 2**24  # codes that are returned at once
 ROOM = 0.5  # share of the device's memory that one launch may take
 UNKNOWN = 2**32  # bytes assumed for the device's memory if it does not report it
-FITS, HOPE, NONE = 253, 254, 255  # codes besides the numbers of reasons: feasible, candidate, not a point
+# codes in addition to the numbers of reasons: feasible, candidate, not a point
+FITS, HOPE, NONE = 253, 254, 255
 
 
 def gpu() -> Any:
@@ -121,7 +122,7 @@ class _DeviceBlock:
         self.reasons: list[list[str]] = [[] for _ in block.variants]
         try:
             self.tables = DeviceTables(block, self.masks, _in_use(block, objectives))
-        except Refused as reason:  # what the processor needs smaller tables for
+        except Refused as reason:  # the tables would be too large
             raise Unsuited(reason.message) from None
         self.memory = BlockMemory()
         self.worst = inf, sys.maxsize  # of the best points found so far

@@ -152,7 +152,7 @@ def axis_of(
     legal = np.ones(total, bool)
     known = {**fixed, **columns}
     for chain in chains:
-        # Constant chains are checked as well: what an inferred loop may take depends on loops above it.
+        # Constant chains are checked too: the legal tiles of an inferred loop depend on loops above it.
         if known.keys() >= set(names_in(chain)):
             legal &= _fits(chain, known)
     kept = legal.copy()

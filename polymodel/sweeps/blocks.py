@@ -56,7 +56,7 @@ def run_block(
                 numbers = ids[cut], kernel.right_ids[columns]
                 memory.variant(shape)
                 keep_best(v, rows, shape, masks.of(v, placed), objectives, state, numbers, counts)
-            # At once, so that the counts of a sweep that is interrupted are consistent.
+            # All at once, so that the counts of an interrupted sweep are consistent.
             state.count(shape[0] * shape[1] * n, counts)
         report()
 
@@ -96,7 +96,7 @@ def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:
 
 
 class Masks:
-    """What makes points of a block illegal, besides tiles.
+    """The conditions other than tiles that make points of a block illegal.
 
     These are `where` constraints that involve several axes or the architecture, and broken dependences.
     """

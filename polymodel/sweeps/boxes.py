@@ -255,7 +255,7 @@ class LeastCounts(Block):
             ends = [a * self._end(part, i, kind) for a in (low, high) for i in (0, 1)]
             low = np.minimum(np.minimum(ends[0], ends[1]), np.minimum(ends[2], ends[3]))
             high = np.maximum(np.maximum(ends[0], ends[1]), np.maximum(ends[2], ends[3]))
-        if others:  # for parts that are nowhere below 0
+        if others:  # valid for parts that are never negative
             few, many = (self._multiplied(others, end, kind) for end in (0, 1))
             low, high = np.minimum(low * few, low * many), np.maximum(high * few, high * many)
         self.products[parts, True, kind], self.products[parts, False, kind] = low, high
@@ -410,7 +410,7 @@ class BoxSearch:
         """Evaluate and count all points of some boxes."""
         sizes = self.sums.sizes(nodes)
         ends = np.cumsum(sizes)
-        short = np.int32 if len(sizes) and sizes.max() < 2**31 else np.int64  # which divides faster
+        short = np.int32 if len(sizes) and sizes.max() < 2**31 else np.int64  # a type that divides faster
         for begin in range(0, int(ends[-1]) if len(ends) else 0, PIECE):
             at = np.arange(begin, min(begin + PIECE, int(ends[-1])))
             box = np.searchsorted(ends, at, side="right")

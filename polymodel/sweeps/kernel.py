@@ -84,7 +84,7 @@ class ArrayKernel:
         fixed: Mapping[str, int],
         known: dict[Factor, Array] | None = None,
     ) -> None:
-        # long axes go left, where only a piece is tabulated at a time
+        # long axes go to the left half, of which only a piece is tabulated at a time
         self.axes = sorted(axes, key=lambda a: -a.size)
         self.forms, self.fixed = rows, fixed
         self.spans: dict[Factor, tuple[int, ...]] = {}

@@ -206,7 +206,7 @@ class WorkerTask:
 def together(
     mine: Callable[[], None], work: Callable[[WorkerTask], Snapshot], others: Sequence[WorkerTask]
 ) -> Iterator[Snapshot]:
-    """Run this process's share besides the others' in joblib's workers, and yield their results."""
+    """Run this process's share alongside those of joblib's workers, and yield their results."""
     if not others:
         mine()
         return

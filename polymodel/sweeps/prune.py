@@ -5,7 +5,7 @@ The rule is in docs/develop/rules.md, Sweeps.
 Every objective and every need is a sum, product or maximum, with nonnegative weights, of the rows' values; so
 it is monotone in each row. A row is a sum of products of one factor per axis. With the other axes' factors
 taken out of each product, a row along one axis becomes a few columns whose weights are nonnegative for any
-choice along the other axes. A choice that is not below another one in any column is no better at any of its
+choice along the other axes. A choice that is not below another one in any column is not better at any of its
 points. If it also has the higher number, or is strictly worse in an objective that adds up, it can be
 dropped: the front stays the same, and of tied points the one with the lowest number stays.
 """
@@ -207,7 +207,7 @@ def _cone(kernel: ArrayKernel, varying: dict[Key, Array]) -> Iterator[tuple[Arra
     for ratios in product(*ends):
         scale = math.lcm(*(r.denominator for r in ratios))
         parts = [(int(r * scale), varying[k]) for k, r in zip(others, ratios, strict=True)]
-        yield added_up([*parts, (scale, varying[reference])]), False  # which ends count is unknown
+        yield added_up([*parts, (scale, varying[reference])]), False  # which ends matter is unknown
 
 
 def _signs(kernel: ArrayKernel, key: Key) -> tuple[int, int]:

@@ -90,7 +90,7 @@ class ResultCollector:
         count = len(self.front.ids)
         if self.spill is not None:
             self.parts += (self.spill.write(len(self.parts), self.front),)
-            # every other point stays, so that points it dominates are not added again
+            # the other points stay, so that points which they dominate are not added again
             self.front.only(np.arange(0, count, 2) if count > 1 else np.empty(0, int))
             return
         if self.eps:

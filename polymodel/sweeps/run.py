@@ -122,7 +122,7 @@ def _gpu() -> Any:
 
     Called before memory is limited: a device maps more addresses than the memory it takes.
     """
-    from polymodel.sweeps.accelerator import gpu  # only this needs JAX
+    from polymodel.sweeps.accelerator import gpu  # only accelerators need JAX
 
     return gpu()
 
@@ -342,7 +342,7 @@ class _Search:
         which, inside = np.divmod(numbers, self.grid.size)
         symbols = self.grid.columns(inside)
         rows = PointColumns(len(numbers))
-        single = np.isin(numbers, list(self.state.rows))  # evaluated by themselves
+        single = np.isin(numbers, list(self.state.rows))  # these rows are evaluated one by one
         for place in np.flatnonzero(single).tolist():
             rows.put(np.array([place]), PointFigures.of(self.state.rows[numbers[place]]))
         for i in np.unique(which).tolist():
@@ -399,7 +399,8 @@ class _Search:
         return self.units.mine(self.state)
 
     def report(self) -> None:
-        """Report the progress, without skipped points; other processes are assumed to be as far."""
+        """Report the progress, without skipped points; other processes are assumed to have made equal
+        progress."""
         if self.progress is not None:
             of, total = self.units.of, self.total - self.skipped
             done = self.state.done - self.skipped if of == 1 else self.state.evaluated * of
@@ -427,7 +428,7 @@ class _Search:
                     found = pruned(found, self.objectives, grid)
                 used = bounded(found, self.objectives)
             prepare(found, self.objectives)
-        except NotSeparable as reason:  # at some tile sizes, for the requested figures
+        except NotSeparable as reason:  # no closed form at some tile sizes, for the requested figures
             self._one_by_one(i, part, share, reason)
             return
         self.pruned += found.pruned

@@ -221,7 +221,7 @@ def scenario(
     broken = illegal(base.problem, axes, base.varying, found, plain)
     rows, made = base.costed()
     if all(a.size for a in axes):
-        # Refuse here what has no costs at all, at large tiles: for many small ones, peaks take long.
+        # Refuse mappings without any costs here, at large tiles: with many small tiles, peaks take long.
         largest = [(a, int(np.argmax(sum(a.columns.values())))) for a in axes]
         point = {n: int(c[i]) for a, i in largest for n, c in a.columns.items()}
         costs(made[0].problem, found.at({**values_of(plain), **point}))

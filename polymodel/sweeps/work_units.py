@@ -29,8 +29,8 @@ Array = Any
 class Snapshot:
     """The state after some units: point numbers with their objectives, counts, and the number of units.
 
-    `parts`: names of files with further front points; `thinned`: front points dropped for want of memory;
-    `full`: the sweep stopped for want of memory, `late` for want of time; `rows`: cells of points that were
+    `parts`: names of files with further front points; `thinned`: front points dropped for lack of memory;
+    `full`: the sweep stopped for lack of memory, `late` for lack of time; `rows`: cells of points that were
     evaluated one by one.
     """
 

@@ -231,7 +231,7 @@ def without_trace() -> None:
     pinned()
     if "matplotlib" in sys.modules or os.environ.get("MPLCONFIGDIR"):
         return
-    from tempfile import mkdtemp  # loaded here: every start of a command would wait for it
+    from tempfile import mkdtemp  # imported here, since every start of a command would wait for it
 
     own, process = mkdtemp(prefix="polymodel-"), os.getpid()
     atexit.register(lambda: shutil.rmtree(own, ignore_errors=True) if os.getpid() == process else None)
@@ -257,7 +257,7 @@ def _take(own: Path) -> None:
             if (place / "stylelib").is_dir() and not (own / "stylelib").exists():
                 shutil.copytree(place / "stylelib", own / "stylelib")
         except OSError:
-            continue  # what cannot be read is made again
+            continue  # files that cannot be read are made again
 
 
 def _homes() -> list[Path]:

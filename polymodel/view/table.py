@@ -265,7 +265,7 @@ RATIO = "b/a"
 Cell = int | float | str | bool | None
 
 
-_NAMED = re.compile(r"\w+=\d+( \w+=\d+)*")  # a cell with several figures, each after its name
+_NAMED = re.compile(r"\w+=\d+( \w+=\d+)*")  # cells with several figures, each after its name
 _PRINTED = 60  # rows of a table in a terminal
 
 
@@ -490,5 +490,5 @@ def frame_column(values: Sequence[object]) -> object:
 
 
 def _sums_fit(array: NDArray[np.int64]) -> bool:
-    """True if no sum over elements leaves int64, as a DataFrame's sum would unseen."""
+    """True if no sum over elements exceeds int64, which a DataFrame's sum would not report."""
     return not array.size or max(int(array.max()), -int(array.min())) * array.size < LONG

@@ -32,7 +32,7 @@ from polymodel.spec.section_schemas import OperatorSpec, Workload
 Operations = tuple[tuple[str, str | None], ...]
 _OPERAND = re.compile(r"_\d+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-MOST, DEEPEST = 5_000, 100  # most nodes of an expanded formula, and its greatest depth
+MOST, DEEPEST = 5_000, 100  # the most nodes of an expanded formula, and its greatest depth
 
 
 @dataclass(frozen=True)

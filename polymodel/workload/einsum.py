@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 ENDS = 8  # Einsums shown at either end of a longer workload
-NAMES = 4  # the same, where only names are shown
+NAMES = 4  # the same, if only names are shown
 _OPERATORS = tuple(SIGNS.values())
-_HARD = "\0"  # a space inside a tensor's brackets, where no line is broken
+_HARD = "\0"  # a space inside a tensor's brackets, at which lines are not broken
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TensorAccess:
     default: float = 0.0
 
     def __hash__(self) -> int:
-        return hash((self.tensor, self.projection))  # enough, and many memories are keyed by accesses
+        return hash((self.tensor, self.projection))  # sufficient, and many caches are keyed by accesses
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class Einsum:
     operations: tuple[tuple[str, str | None], ...] = ()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.bounds))  # enough, and many memories are keyed by Einsums
+        return hash((self.name, self.bounds))  # sufficient, and many caches are keyed by Einsums
 
     def __repr__(self) -> str:
         return f"Einsum({self.name}: {with_remarks(self)})"

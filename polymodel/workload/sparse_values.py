@@ -1,8 +1,7 @@
-"""Values of Einsums on sparse data: iterations are those in which no operand that stops operations is absent.
+"""Values of Einsums on sparse data: only iterations in which no operand that stops operations is absent.
 
-What an absent operand stops is decided by its operator, whatever that is: zero a product, infinity a sum of
-which the least is taken. Iterations are found by joining the coordinates of these operands; all other
-tensors are arrays.
+The operator decides what an absent operand stops: zero stops a product, infinity a sum of which the minimum
+is taken. Iterations are found by joining the coordinates of these operands; all other tensors are arrays.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def _at(expr: Affine, known: Mapping[str, Any]) -> Any:
 
 
 def _read(e: Einsum, access: TensorAccess, tensor: SparseInput, fixed: Mapping[str, int]) -> Iterations:
-    """Return the iterations that read an entry of one tensor, as far as its rank variables determine them."""
+    """Return the iterations that read an entry of one tensor, restricted to its rank variables."""
     kept: Array = np.ones(tensor.values.size, dtype=bool)
     columns: dict[str, Ints] = {}
     for expr, coord in zip(access.projection, tensor.coords, strict=True):

@@ -15,7 +15,7 @@ from polymodel.workload.einsum import Cascade, Einsum, touched
 class Totals:
     """Totals over all executions. `operations`: iterations of all Einsums but copies; `products`: those of
     Einsums that multiply and sum (at least two operands, and no `map` of their own); tensor -> elements and
-    bits, each element once: `weights` (those that an Einsum calls its weight, and nothing makes), `inputs`,
+    bits, each element once: `weights` (inputs that an Einsum declares as its weight), `inputs`,
     `intermediates`, `results`."""
 
     operations: int

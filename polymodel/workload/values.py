@@ -63,7 +63,7 @@ def groups_of(cascade: Cascade) -> Iterator[EinsumGroup]:
 
 
 def _parted(cascade: Cascade, members: tuple[Einsum, ...]) -> Iterator[EinsumGroup]:
-    """A group with the Einsums that no walked variable binds before or behind it."""
+    """A group, with those of its Einsums that no walked variable binds placed before or after it."""
     walked = tuple(dict.fromkeys(v for e in members for v in _carrying(cascade, e)))
     inside = [e for e in members if set(walked) & set(e.rank_variables)]
     made = {a.tensor for e in inside for a in e.outputs}
@@ -142,9 +142,9 @@ def values(
     """Every tensor of a cascade.
 
     `tensors`: the workload inputs, and what `+=` adds to, as arrays, or sparse (`rule` then says which of
-    them stop operations). `until`: a walk over generations ends where this is so of the newest ones (tensor
-    -> array without the generational rank); `fixed_point`: where they equal those before. Those left are
-    equal to the last. Raises SpecError for tensors that do not fit, Refused for operators that are unknown.
+    them stop operations). `until`: a condition on the newest generations (tensor -> array without the
+    generational rank) at which a walk ends; `fixed_point`: they equal the previous ones. Later ones are
+    copies of the last. Raises SpecError for tensors that do not fit, Refused for operators that are unknown.
     """
     store = _initial_store(cascade, tensors, rule)
     ran: dict[str, int] = {}
@@ -204,7 +204,7 @@ def _ended(
 
 
 def _repeat(store: Store, group: EinsumGroup, outer: str, p: int, left: int) -> None:
-    """Generation `left` holds what generation `p` does."""
+    """Copy generation `p` to generation `left`."""
     pairs = zip(_newest(store, group, outer, p), _newest(store, group, outer, left), strict=True)
     for (tensor, axis, at), (_, _, to) in pairs:
         whole: list[Any] = [slice(None)] * store.arrays[tensor].ndim
@@ -270,7 +270,7 @@ def _require_room(tensor: str, given: Sequence[int], shape: Sequence[int], fault
 
 
 def _begin(cascade: Cascade, store: Store, tensor: str) -> None:
-    """Initialise the elements of a tensor that nobody writes: with `boundary` wherever it applies, with
+    """Initialise the elements of a tensor that no Einsum writes: with `boundary` wherever it applies, with
     `init` before the first generation and after the last one."""
     maker = cascade.producer(tensor)
     init = dict(cascade.init).get(tensor)
@@ -288,8 +288,8 @@ def _begin(cascade: Cascade, store: Store, tensor: str) -> None:
 def _put(
     cascade: Cascade, store: Store, access: TensorAccess, value: float | str, part: dict[int, tuple[int, int]]
 ) -> None:
-    """A number or a tensor into part of a tensor (axis -> range of positions, all of other axes): what has
-    the same coordinates, alike along ranks that the other tensor does not have."""
+    """Write a number or a tensor into part of a tensor (axis -> range of positions; all positions of other
+    axes): elements of equal coordinates, repeated along ranks that the other tensor lacks."""
     target, origins = store.arrays[access.tensor], store.origins[access.tensor]
     ranges = [part.get(axis, (0, size)) for axis, size in enumerate(target.shape)]
     if value == IDENTITY:
@@ -334,8 +334,8 @@ def _room(cascade: Cascade, tensor: str) -> tuple[list[int], list[int]]:
 
 
 def _touched_box(e: Einsum, access: TensorAccess) -> tuple[tuple[int, int], ...]:
-    """Return the least and the largest coordinate along each rank. Where nobody writes, a read takes its
-    value from the tensor itself; only accesses that replace such reads touch fewer iterations."""
+    """Return the least and the largest coordinate along each rank. A read of elements that no Einsum writes
+    takes its value from the tensor itself; only accesses that replace such reads touch fewer iterations."""
     if access.stands_for:
         return bounding_box(e.relation(access).range()) or ()
     return tuple(_ends(e, x) for x in access.projection)
@@ -430,7 +430,7 @@ def compute(store: Store, e: Einsum, fixed: Point) -> None:
 
 
 def _reduced(reducer: Operator, mapped: Array, axes: tuple[int, ...]) -> Array:
-    """All values along some axes joined, halves with halves where NumPy has no function for that."""
+    """All values along some axes combined; in halves if NumPy has no function for the operator."""
     if isinstance(reducer.form, np.ufunc):
         return np.asarray(reducer.form.reduce(mapped, axis=axes))
     kept = [a for a in range(mapped.ndim) if a not in axes]
@@ -443,13 +443,13 @@ def _reduced(reducer: Operator, mapped: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _plain(access: TensorAccess) -> bool:
-    """Return whether every rank has a variable of its own: no two iterations access the same element."""
+    """Whether every rank has a variable of its own: no two iterations access one element."""
     names = [v for expr in access.projection for v in expr.variables]
     return len(names) == len(set(names)) and all(len(x.variables) <= 1 for x in access.projection)
 
 
 def _grid(e: Einsum, variables: Sequence[str]) -> dict[str, Array]:
-    """Open grid: per variable its values along its own axis."""
+    """An open grid: the values of each variable along an axis of its own."""
     result = {}
     for k, v in enumerate(variables):
         low, high = e.bound(v)
@@ -460,7 +460,7 @@ def _grid(e: Einsum, variables: Sequence[str]) -> dict[str, Array]:
 
 
 def _product(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Array | None:
-    """A sum of products over a box, which NumPy contracts; None for others."""
+    """A sum of products over a box, contracted by NumPy; None for other operations."""
     operations = dict(e.operations)
     joined, summed = operations.get("map") or "mul", operations.get("reduce") or "add"
     known = OPERATORS.get(joined), OPERATORS.get(summed)
@@ -518,8 +518,8 @@ def _existing(e: Einsum, result: Array, columns: Mapping[str, Any]) -> Array:
 
 
 def _from_entries(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) -> Array | None:
-    """Results where sparse operands stop operations, over the free variables of the output; None where none
-    does: what is sparse is then an array."""
+    """Results if sparse operands stop operations, over the free variables of the output; None if none does:
+    sparse tensors are then treated as arrays."""
     mine = [a for a in e.operands if a.tensor in store.entries]
     if not mine or store.rule is None:
         return None
@@ -562,7 +562,7 @@ def _from_entries(store: Store, e: Einsum, free: tuple[str, ...], fixed: Point) 
         count[places] += times
     whole = math.prod(sizes[v] for v in found.columns if v not in output.variables)
     if nothing != reducer.identity:
-        # What is left out counts as well, as a maximum of products does with zero.
+        # Omitted points count too: a maximum of products, for example, includes zero.
         some = count < whole
         result[some] = reducer.form(result[some], nothing)
         result[count == 0] = nothing

@@ -83,7 +83,7 @@ def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]
             "--density 2 is not a share of nonzero points, from 0 to 1",
         ),
         (("--estimate", "--shape", "3,x", "--density", "0.5"), "write e.g. --shape 1000,1000"),
-        ((SMALL, "--estimate", "--with", SMALL), "an estimate sees no data of B"),
+        ((SMALL, "--estimate", "--with", SMALL), "an estimate does not use data of B"),
         ((SMALL, "--estimate", "--tune"), "do not go together"),
         ((SMALL, "--tune", "--tiler", "btree"), "--tiler has no meaning with --tune"),
         ((SMALL, "--tune", "--objective", "words"), "cycles, tiles or total"),

@@ -83,7 +83,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"limits": "latency < 2"}, "'latency < 2' is not a limit"),
         ({"limits": {"latency": "2 mJ"}}, "'2 mJ' is not a limit of latency, which is a number from 0 on"),
         ({"limits": ["utilisation <= 0.5"]}, "its limit is written with `>=`"),
-        ({"limits": ["latency <= 2 ms"], "eps": 0.1}, "eps: with eps a mapping that keeps the limits"),
+        ({"limits": ["latency <= 2 ms"], "eps": 0.1}, "eps: with eps a mapping within the limits"),
         ({"objectives": ["accesses:GLC"]}, "unknown objective accesses:GLC"),
         ({"constraints": {"max_fused_loop": 1}}, "did you mean max_fused_loops"),
         ({"constraints": {"max_fused_loops": 1.5}}, "1.5 is not a whole number"),
