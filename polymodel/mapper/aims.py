@@ -528,24 +528,24 @@ class Bound:
         values = np.zeros((len(self.known.figures), len(figures[0])))
         values[: len(figures)] = figures
         added = self.rest[:, :, None] if rest is None else rest
+        possible = np.isfinite(added).all(axis=0)
         sums, n, edges = self.known.sums, values.shape[1], self.known.edges
         mixed = self.known.weights @ values[:sums] if len(self.known.weights) else np.zeros((0, n))
         result = np.zeros(n, bool)
         peaks = len(values) > sums
         for k in range(len(edges) - 1, -1, -1):
-            some = ~result
+            some = ~result & possible[k]
             if peaks:
                 some &= values[sums] <= edges[k]
-            mine = np.broadcast_to(added[:, k], (len(added), n))
-            some &= np.isfinite(mine).all(axis=0)
             where = np.flatnonzero(some)
             if not len(where):
                 continue
+            mine = added[:, k] if added.shape[2] == 1 else added[:, k, where]
             v = values[:, where]
-            v[:sums] += mine[:sums, where]
+            v[:sums] += mine[:sums]
             if peaks and k:
                 np.maximum(v[sums], edges[k - 1], out=v[sums])
-            together = mixed[:, where] + mine[sums:, where]
+            together = mixed[:, where] + mine[sums:]
             left = self.known.aimed(v, together)
             left[left] = self.known.unbeaten(k, v[:, left], together[:, left])
             result[where] = left

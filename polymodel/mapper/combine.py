@@ -26,6 +26,7 @@ Array = Any
 PRUNE_ABOVE = 20_000
 BLOCK = 2**18  # points that are made at once
 Group = tuple[int, ...]
+Extreme = Callable[..., Any]  # np.min or np.max
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,8 @@ class PartialFigures:
         relaxed: bool,
     ) -> None:
         """`forms`: the forms of energy and latency that matter; `memories`: those whose occupancy matters."""
-        self.space, self.template = space, template
-        self.scaled = {key: _scaled(f) for key, f in factors.items()}
+        self.space, self.template, self.factors = space, template, factors
+        self.scaled: dict[tuple[Part, Group], tuple[bytes, float]] = {}
         self.forms = [*forms, *_occupied_bits(template, costs, memories, relaxed)]
 
     def of(self, points: PartialPoints, others: Sequence[Group]) -> Iterator[Array]:
@@ -103,7 +104,7 @@ class PartialFigures:
                 if isinstance(key, Actions):
                     sizes[key.transfers.size] = None
                 if t not in alike:
-                    some = [self.scaled[t, g] for g in others]
+                    some = [self._shape(t, g) for g in others]
                     alike[t] = tuple(b for b, _ in some), float(np.prod([s for _, s in some]))
                 kind, scale = alike[t]
                 value = points.values[t] * (c * scale)
@@ -115,6 +116,11 @@ class PartialFigures:
             for f, wide in zip(self.space.fanouts, points.spread, strict=True):
                 if f.width > 1 and not f.least:
                     yield wide
+
+    def _shape(self, term: Part, group: Group) -> tuple[bytes, float]:
+        if (term, group) not in self.scaled:
+            self.scaled[term, group] = _scaled(self.factors[term, group])
+        return self.scaled[term, group]
 
 
 def _scaled(factor: Array) -> tuple[bytes, float]:
@@ -269,15 +275,16 @@ class Combination:
         self.left = list(groups)
         self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in groups}
         self.unequal = {g: factors.unequal(self.terms, g).reshape(-1) for g in groups}
-        timed = interest.latency or space.leak > 0 or any(a.timed for a in space.more)
+        self.timed = interest.latency or space.leak > 0 or any(a.timed for a in space.more)
         linear = [*([found.energy] if interest.energy else []), *found.more]
-        self.forms = [*linear, *(found.besides if linear else ()), *(found.times.forms if timed else ())]
+        self.forms = [*linear, *(found.besides if linear else ()), *(found.times.forms if self.timed else ())]
         where = [i for i, m in enumerate(space.memories) if i in interest.memories or m.capacity < np.inf]
         self.figures = PartialFigures(
             space, template, found, self.factors, self.forms, where, interest.relaxed
         )
         self.too_large, self.thinned = 0, False  # thinned: whether dominated points were dropped
-        self._extremes: dict[tuple[Part, Callable[[Array], Any], int], float] = {}
+        self._extremes: dict[tuple[Extreme, int], dict[Part, float]] = {}
+        self._of_group: dict[tuple[Group, Extreme], dict[Part, float]] = {}
         if not self.possible:
             self.points = self.points.only(np.zeros(0, np.int64))
         elif not self.left:
@@ -340,7 +347,8 @@ class Combination:
         points = PartialPoints(values, np.array(spread).reshape(-1, m), keys, position, m)
         wanted = ~self.unequal[group]
         for row, sizes in zip(keys, self.bound.sizes if self.bound is not None else (), strict=False):
-            wanted &= (row == 0) | np.isin(row, sizes)
+            if row.any():
+                wanted &= (row == 0) | np.isin(row, sizes)
         return points.only(wanted)
 
     def _hopeful_of(self, points: PartialPoints) -> PartialPoints:
@@ -372,32 +380,45 @@ class Combination:
         rows, columns = np.nonzero(fits)
         return rows, columns
 
-    def _rest(self, term: Part, extreme: Callable[[Array], Any]) -> float:
-        """Return the smallest or largest factor that the remaining groups can contribute."""
-        key = term, extreme, len(self.left)
+    def _rest(self, extreme: Extreme) -> dict[Part, float]:
+        """Return, per term, the smallest or largest factor that the remaining groups can contribute."""
+        key = extreme, len(self.left)
         if key not in self._extremes:
-            self._extremes[key] = prod(float(extreme(self.factors[term, g])) for g in self.left)
+            each = [self._extreme_of(g, extreme) for g in self.left]
+            self._extremes[key] = {t: prod(one[t] for one in each) for t in self.terms}
         return self._extremes[key]
+
+    def _extreme_of(self, group: Group, extreme: Extreme) -> dict[Part, float]:
+        """Return the smallest or largest factor of every term along one group."""
+        if (group, extreme) not in self._of_group:
+            every = extreme(np.array([self.factors[t, group] for t in self.terms]), axis=1)
+            self._of_group[group, extreme] = dict(zip(self.terms, every.tolist(), strict=True))
+        return self._of_group[group, extreme]
 
     def least(self, form: Form) -> float:
         """Lower bound of a form over all ways to complete the points."""
-        every = partial(self._rest, extreme=np.min), partial(self._rest, extreme=np.max)
-        return float(sum(c * worth(key, every[c < 0]) for key, c in form.items()))
+        every = ((c, key, self._rest(np.min if c > 0 else np.max)) for key, c in form.items())
+        return float(sum(c * worth(key, rest.__getitem__) for c, key, rest in every))
 
     def _hopeful(self, points: PartialPoints, bound: Bound) -> Array:
         """Return a mask of the points whose best completion no known whole mapping dominates."""
+        known: dict[tuple[Extreme, Part], Array] = {}
 
-        def completed(extreme: Callable[[Array], Any], part: Part) -> Array:
-            return points.values[part] * self._rest(part, extreme)
+        def completed(extreme: Extreme, part: Part) -> Array:
+            if (extreme, part) not in known:
+                known[extreme, part] = points.values[part] * self._rest(extreme)[part]
+            return known[extreme, part]
 
         def least(form: Form) -> Array:
             result = np.zeros(points.n)
             for key, c in form.items():
-                result = result + c * worth(key, partial(completed, np.min if c > 0 else np.max))
+                result += c * worth(key, partial(completed, np.min if c > 0 else np.max))
             return result
 
-        times = self.costs.in_all or self.costs.times
-        latency = np.maximum(times.seconds(least) * self.space.times, bound.seconds)
+        latency = np.full(points.n, bound.seconds)
+        if self.timed:
+            times = self.costs.in_all or self.costs.times
+            latency = np.maximum(times.seconds(least) * self.space.times, latency)
         energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
         more = self.space.added_up([least(form) for form in self.costs.more], latency)
         peaks = [self._least_bits(points, m) for m in self.interest.buffers]
@@ -421,7 +442,7 @@ class Combination:
         """Return the terms of a memory's nodes, and the least bits per unit given the remaining groups."""
         for n, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
             if n.memory == memory and not (n.shared and self.interest.relaxed):
-                yield t, self._rest(t, np.min) * bits
+                yield t, self._rest(np.min)[t] * bits
 
     def _most(self, fanout: int) -> int:
         """Return the largest number of instances that the remaining groups can use."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.cost.algebra import NUMBERS
-from polymodel.cost.records import busy_time, port_time
+from polymodel.cost.records import busy_time, operation_cost, port_time
 from polymodel.mapper.aims import Added
 from polymodel.mapper.budget import Late, SearchTally, each_part, once, runs_of
 from polymodel.mapper.combine import Interest
@@ -22,7 +22,7 @@ from polymodel.mapper.records import Limits
 from polymodel.mapper.regions import moved_once
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Exchanges, Passing, Template
-from polymodel.mapper.terms import READS, price_of, unit_price
+from polymodel.mapper.terms import READS, price_of
 
 # Bounds of one Einsum that hold whatever the others do, by the memories of its exchanged tensors and by the
 # space left beside these. A mapping below fused loops becomes one without fused loops if its exchanged
@@ -223,9 +223,19 @@ def compulsory_peaks(spaces: Sequence[EinsumSpace], memories: Sequence[str]) -> 
     return tuple(result[name] for name in memories)
 
 
+def _unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
+    """Joules and seconds of one operation on a compute unit."""
+    name = space.units[number].name
+    cost = operation_cost(space.hierarchy[name], space.operators)
+    if space.shares is None:
+        return cost.energy + cost.finish_energy, 1 / cost.throughput + cost.finish_seconds
+    energy, share = space.shares.executed(name)
+    return energy, share / cost.throughput + cost.finish_seconds
+
+
 def _on_unit(space: EinsumSpace, number: int) -> Iterator[tuple[float, float]]:
     """Energy and latency for every choice of the innermost memories of the operands."""
-    joules, seconds = unit_price(space, number)
+    joules, seconds = _unit_price(space, number)
     time = space.operations * seconds / _instances(space, number)
     unit = space.hierarchy[space.units[number].name]
     time = max(busy_time(unit, time, time, 1, NUMBERS) if time else 0.0, _backing_time(space))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from polymodel.cost.records import Counts
 
 Array = Any
 LinearForm = dict[Any, float]  # coefficients by term
+Costs = TypeVar("Costs")
+MOST_KNOWN = 4096  # costs that are remembered per Einsum
 Alternatives = list[tuple[LinearForm, float]]  # (form, constant added where it is above 0): a maximum
 
 
@@ -163,6 +165,7 @@ class CountPrices:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self._of_nodes: dict[Hashable, Any] = {}
         self._known: dict[tuple[Analysis, Filled], tuple[LinearForm, PricedTimes]] = {}
 
     def of(
@@ -176,6 +179,15 @@ class CountPrices:
         energy, times = self._known[key]
         each = (tuple((counts.filled_in(form), fixed) for form, fixed in stage) for stage in times.stages)
         return counts.filled_in(energy), PricedTimes(tuple(each), times.names)
+
+    def of_nodes(self, key: Hashable, made: Callable[[], Costs]) -> Costs:
+        """Return the costs of all templates that agree in `key`, which `made` computes."""
+        if key not in self._of_nodes:
+            if len(self._of_nodes) >= MOST_KNOWN:
+                self._of_nodes.clear()
+            self._of_nodes[key] = made()
+        result: Costs = self._of_nodes[key]
+        return result
 
 
 def priced(

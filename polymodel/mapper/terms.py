@@ -26,7 +26,6 @@ from polymodel.analysis.result import (
     Traffic,
 )
 from polymodel.architecture.hierarchy import ActionCost
-from polymodel.cost.records import operation_cost
 from polymodel.mapper.aims import Added
 from polymodel.mapper.pricing import CountPlaceholders, LinearForm, PricedTimes, plus, total
 from polymodel.mapper.space import EinsumSpace, Operand
@@ -387,16 +386,6 @@ def price_of(space: EinsumSpace, operand: int, memory: int, kind: str) -> tuple[
     return bits / (action.bits_per_action or 1) * action.energy, float(bits)
 
 
-def unit_price(space: EinsumSpace, number: int) -> tuple[float, float]:
-    """Joules and seconds of one operation on a compute unit."""
-    name = space.units[number].name
-    cost = operation_cost(space.hierarchy[name], space.operators)
-    if space.shares is None:
-        return cost.energy + cost.finish_energy, 1 / cost.throughput + cost.finish_seconds
-    energy, share = space.shares.executed(name)
-    return energy, share / cost.throughput + cost.finish_seconds
-
-
 @dataclass(frozen=True)
 class LinkCrossing:
     """One link of one operand: components at its ends (positions in the hierarchy), fanouts between them that
@@ -457,7 +446,12 @@ class LinkCrossing:
 
 
 def costs(space: EinsumSpace, template: Template) -> CostTerms:
-    """All costs of a template."""
+    """All costs of a template, which do not depend on the variables of its fused loops."""
+    key = template.nodes, template.parents, template.unit, template.bottom, template.depth
+    return space.prices.of_nodes(key, lambda: _costs(space, template))
+
+
+def _costs(space: EinsumSpace, template: Template) -> CostTerms:
     t = MovementTerms(space, template)
     for i, o in enumerate(space.operands):
         held = [(n.memory, n.level) for n in template.nodes if n.operand == i]

@@ -51,7 +51,10 @@ class Loop:
     first_tiles: tuple[tuple[str, Tile], ...] = ()
 
     def variable_in(self, einsum: str) -> str:
-        return dict(self.per_einsum).get(einsum, self.rank_variable)
+        for name, variable in self.per_einsum:
+            if name == einsum:
+                return variable
+        return self.rank_variable
 
     @property
     def uneven(self) -> bool:
@@ -230,7 +233,14 @@ class LoopTree:
     def loops(self, einsum: str) -> tuple[tuple[int, Loop], ...]:
         """The loops on an Einsum's path from its own view (`Loop.within`), outermost first, with their node
         ids."""
-        return tuple((s.id, s.node.within(einsum)) for s in self.path(einsum) if isinstance(s.node, Loop))
+        return self._loops[einsum]
+
+    @cached_property
+    def _loops(self) -> dict[str, tuple[tuple[int, Loop], ...]]:
+        return {
+            einsum: tuple((s.id, s.node.within(einsum)) for s in path if isinstance(s.node, Loop))
+            for einsum, path in self.paths.items()
+        }
 
     def differs(self, einsum: str) -> bool:
         """True if Einsums have tiles or rank variables of their own at a loop on a path; a shared loop may

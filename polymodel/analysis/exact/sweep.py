@@ -192,11 +192,13 @@ class OperationTrace:
         stamps, places, elements, phases = [], [], [], []
         for view in node.views:
             ops = self.operations[view.einsum.name]
-            made = np.ones(ops.count, dtype=bool)
+            made: slice | NDArray[np.bool_] = slice(None)  # a view of the columns where all of them read it
             for c in view.access.guard:
-                made &= satisfied(c, ops.values, ops.count)
-            stamps.append(stacked([ops.counters[i][made] for i in touch.temporal], int(made.sum())))
-            places.append(stacked([ops.counters[i][made] for i in touch.spatial], int(made.sum())))
+                met = satisfied(c, ops.values, ops.count)
+                made = met if isinstance(made, slice) else made & met
+            rows = ops.count if isinstance(made, slice) else int(made.sum())
+            stamps.append(stacked([ops.counters[i][made] for i in touch.temporal], rows))
+            places.append(stacked([ops.counters[i][made] for i in touch.spatial], rows))
             elements.append(ops.elements(view.access)[made])
             phases.append(self.phases[view.einsum.name][made])
         stamp = np.concatenate(stamps)
