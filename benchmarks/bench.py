@@ -12,6 +12,7 @@ and that what AccelForge's search finds does not beat what ours finds.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import subprocess
@@ -285,6 +286,9 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="also the peers that take minutes")
     parser.add_argument("--only", choices=sorted(PARTS), help="one part by itself")
     asked = parser.parse_args()
+    # The parts import large libraries for each other: the collector would search these in each of them.
+    gc.collect()
+    gc.freeze()
     if asked.only is not None:
         print(table(PARTS[asked.only]()))
         return

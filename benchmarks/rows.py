@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
 # value and peer in `unit`, ratio = value over peer; peer and ratio None where the peer could not be run.
 Row = dict[str, float | str | None]
+
+
+def clocked(action: Callable[[], Result]) -> tuple[Result, float]:
+    """What the action returns, and the seconds of a processor that it takes."""
+    start = time.process_time()
+    result = action()
+    return result, time.process_time() - start
 
 
 def milliseconds(value: float, peer: float, peer_name: str) -> Row:

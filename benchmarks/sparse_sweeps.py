@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import polymodel as pm
-from benchmarks.rows import Row, rate
+from benchmarks.rows import Row, clocked, rate
 
 EVERY = ["A", "B", "Z"]
 OBJECTIVES = ("sparse_energy", "sparse_latency")
@@ -63,22 +62,28 @@ def one_by_one(spec: pm.Spec, symbols: dict[str, list[int]], points: int = 40) -
     few = {n: values[-2:] for n, values in symbols.items()}
     rows = pm.sweep(spec, dict(few), objectives=["energy"], keep="all").frame.head(points).to_dict("records")
     pm.sparsify(pm.evaluate(spec.bind(**{n: int(rows[0][n]) for n in few})))  # loads what it needs
-    start = time.perf_counter()
-    for row in rows:
-        pm.sparsify(pm.evaluate(spec.bind(**{n: int(row[n]) for n in few})))
-    return len(rows) / (time.perf_counter() - start)
+    _, taken = clocked(
+        lambda: [pm.sparsify(pm.evaluate(spec.bind(**{n: int(row[n]) for n in few}))) for row in rows]
+    )
+    return len(rows) / taken
 
 
 def sparse_sweeps(grids: Sequence[tuple[int, str]] = ((64, "divisors"), (20, "all sizes"))) -> dict[str, Row]:
     """Divisors of every rank on two levels; and all tile sizes of a smaller matmul, most of them uneven."""
     result: dict[str, Row] = {}
+    few = {f"T{v}{level}": [1, 2] for level in (1, 0) for v in "MNK"}
+    pm.sweep(matmul(4), dict(few), objectives=OBJECTIVES)  # loads what it needs
     for extent, kind in grids:
         spec = matmul(extent)
         values = [d for d in range(1, extent + 1) if kind != "divisors" or extent % d == 0]
         symbols = {f"T{v}{level}": values for level in (1, 0) for v in "MNK"}
-        sweep = pm.sweep(spec, dict(symbols), objectives=OBJECTIVES)
+        sweep, taken = clocked(
+            lambda spec=spec, symbols=symbols: pm.sweep(spec, dict(symbols), objectives=OBJECTIVES)
+        )
         if sweep.notes:
             raise AssertionError(f"points were evaluated one by one: {sweep.notes}")
         name = f"sweep a sparse matmul of {extent}, three levels, {kind}, {sweep.evaluated:.2g} points"
-        result[name] = rate(sweep.rate, one_by_one(spec, symbols), "evaluate and sparsify in a loop")
+        result[name] = rate(
+            sweep.evaluated / taken, one_by_one(spec, symbols), "evaluate and sparsify in a loop"
+        )
     return result

@@ -49,7 +49,8 @@ def mapped(record: Any, kind: type, change: Callable[[Any], Any]) -> Any:
             return change(value)
         return tuple(map(changed, value)) if isinstance(value, tuple) else value
 
-    return replace(record, **{f.name: changed(getattr(record, f.name)) for f in fields(record)})
+    # `replace` looks for fields twice; these records have no others than those.
+    return type(record)(**{n: changed(getattr(record, n)) for n in record.__dataclass_fields__})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ monotonically increasing in the rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from polymodel import objectives as vocabulary
+from polymodel.frozen import dataclass
 from polymodel.mapper.records import CLOSE
 from polymodel.objectives import Busy, FigureLimit, InstancesUsed, is_sum, objective_of, terms_of, uses
 from polymodel.pareto import undominated

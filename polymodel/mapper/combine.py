@@ -7,13 +7,13 @@ If many points remain, dominated ones are dropped as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Bound
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template

@@ -6,7 +6,7 @@ The figures of the evaluation must equal those of the search.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, takewhile
 from math import inf, isinf
@@ -19,6 +19,7 @@ from polymodel.api.evaluation import evaluate, evaluate_problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.cost.costs import total_area
 from polymodel.errors import InternalError, Refused, SpecError, writing
+from polymodel.frozen import dataclass
 from polymodel.governor import elsewhere, until
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 from math import comb, prod
@@ -25,6 +24,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.factoring import divisors, prime_factors
+from polymodel.frozen import dataclass
 from polymodel.mapper.einsum_rules import bands, spread_choices
 from polymodel.mapper.join import JoinStructure, Lives, above_of, step, taken_of
 from polymodel.mapper.records import Limits

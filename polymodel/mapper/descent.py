@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from math import comb, inf, prod
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.factoring import prime_factors
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.combine import PRUNE_ABOVE, Combination, Interest

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
+from polymodel.frozen import dataclass
 from polymodel.mapper.budget import Watch
 from polymodel.mapper.mapspace import Mapspace, mapspace_of
 from polymodel.mapper.records import Change, Diagnosis, Limits, Obstacle, Relaxation, Request, SearchResult

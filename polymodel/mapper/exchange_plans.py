@@ -8,10 +8,11 @@ intermediates fit there or further inside. Good plans are varied by single tenso
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from polymodel.factoring import divisors
+from polymodel.frozen import dataclass
 from polymodel.mapper.join import Lives
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property, partial
 from itertools import combinations
 from math import inf, isinf
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, overload
 from polymodel.architecture.hierarchy import Component, uncut_text
 from polymodel.cost.latency import cycles_of
 from polymodel.errors import Diagnostic, SpecError, masked
+from polymodel.frozen import dataclass
 from polymodel.libraries import installed
 from polymodel.loading import Spec
 from polymodel.loading.spec import protected_files

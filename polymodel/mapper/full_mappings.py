@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Aims, aims_of, follows
 from polymodel.mapper.combine import Interest, coarse, with_ties
 from polymodel.mapper.join import JoinRules, Stage, States, lives_of

@@ -7,11 +7,12 @@ last stage is the front.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Aims, Bound, KnownMappings
 from polymodel.mapper.budget import SearchTally, Threads, always, once
 from polymodel.mapper.combine import Interest, group_numbers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise, product
 from math import ceil, log2, prod
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from polymodel.cost.algebra import NUMBERS
 from polymodel.cost.records import busy_time, operation_cost, port_time
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Added
 from polymodel.mapper.budget import Late, SearchTally, each_part, once, runs_of
 from polymodel.mapper.combine import Interest

@@ -10,7 +10,6 @@ loops between two nodes does not count; capacities are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import factorial, prod
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.mapper.counting import ChainTables, CountedShape, Joining, Sequences, arrangements
 from polymodel.mapper.full_mappings import named_limits
 from polymodel.mapper.join import lives_of, passing_of

@@ -8,7 +8,7 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ import numpy as np
 
 from polymodel.api.evaluation import evaluate
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.mapper.einsum_rules import (
     NO_RULES,
     in_order,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Bound
 from polymodel.mapper.budget import CUT, SearchTally, StoredStep, each_part, fingerprint, once, runs_of
 from polymodel.mapper.combine import PRUNE_ABOVE, Combination, CombinedPoints, Interest, group_numbers

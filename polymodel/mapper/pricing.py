@@ -7,7 +7,6 @@ counts (`cost.algebra`), which are then converted: energy to one linear form, la
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import product
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from polymodel.cost.algebra import FORMULAS, ExactCount, Formula, Largest, Over,
 from polymodel.cost.energy import action_energies
 from polymodel.cost.latency import component_times, einsum_times
 from polymodel.cost.records import Counts
+from polymodel.frozen import dataclass
 
 Array = Any
 LinearForm = dict[Any, float]  # coefficients by term

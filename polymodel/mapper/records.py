@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import ceil, inf, isinf
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from polymodel.architecture.hierarchy import Component, FanoutLink, Hierarchy, Topology
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import LOOP_RULES, LoopRule
 from polymodel.objectives import FigureLimit, canonical, objective_of, unit_of

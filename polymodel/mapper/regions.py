@@ -10,7 +10,7 @@ given tile). The lower region is searched once per set of parents, whatever the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Bound
 from polymodel.mapper.budget import SearchTally, each_part, runs_of
 from polymodel.mapper.combine import Combination, Interest

@@ -4,13 +4,14 @@ checked."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import inf
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.cost.costs import total_area
 from polymodel.errors import Diagnostic
+from polymodel.frozen import dataclass
 from polymodel.loading import Spec
 from polymodel.mapper.aims import WORKING_SET
 from polymodel.mapper.einsum_rules import side_by_side

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.cost.energy import leak_power
 from polymodel.cost.records import NO_OPERATORS, ExecutedOperators
 from polymodel.errors import NotSeparable, Refused
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Added
 from polymodel.mapper.einsum_rules import (
     ALIKE,

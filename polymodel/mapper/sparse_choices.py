@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import prod
 from time import monotonic
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.frozen import dataclass
 from polymodel.loading import Spec
 from polymodel.mapper.confirm import Point
 from polymodel.mapper.records import Request, SearchResult

@@ -4,7 +4,7 @@ compressed."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import isinf, prod
 from typing import Literal
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from polymodel.analysis.result import Problem
 from polymodel.architecture.hierarchy import Component, Fit, Hierarchy
 from polymodel.factoring import divisors
+from polymodel.frozen import dataclass
 from polymodel.mapper.records import Sizes
 from polymodel.mapping.looptree import LoopTree
 from polymodel.sparse.actions.capacity import fit_of, needed_bits

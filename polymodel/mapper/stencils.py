@@ -10,7 +10,7 @@ tile of more generations has all of these ranks, as in legal mappings if there a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from polymodel.analysis.symbolic.box_unions import LoopUses, Ranks, coordinates,
 from polymodel.analysis.symbolic.generations import box_of, variables_that_decide
 from polymodel.analysis.symbolic.regions import BoxUnion
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ for the visits that find no previous value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from polymodel.analysis.result import (
     Traffic,
 )
 from polymodel.architecture.hierarchy import ActionCost
+from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Added
 from polymodel.mapper.pricing import CountPlaceholders, LinearForm, PricedTimes, plus, total
 from polymodel.mapper.space import EinsumSpace, Operand

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from polymodel.factoring import divisors, prime_factors
+from polymodel.frozen import dataclass
 from polymodel.mapper.einsum_rules import spread_choices
 from polymodel.mapper.loop_homes import parted_loops
 from polymodel.mapper.records import TooManyChains

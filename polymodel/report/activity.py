@@ -7,13 +7,13 @@ stamp together; with *slip* each space point starts its next compute as soon as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.report.fibertree_layout import Coordinate, DrawnFibertree, Path, coordinate_text
 from polymodel.report.svg_fibertree import Drawable
 from polymodel.sparse.execute.records import EinsumCounts, Execution, LoopLevel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from polymodel.cost.algebra import value as number_of
 from polymodel.cost.costs import CostFigures, closed_costs, in_formulas, objective_value
 from polymodel.cost.records import Costs, Counts, row_order
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from polymodel.analysis.symbolic.domain import Domain
@@ -11,6 +11,7 @@ from polymodel.analysis.symbolic.forms import Form, HeldBuffet, PeakForm
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.cost import algebra as cost
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.spec.faults import as_whole, by_name, shown, suggestion, unknown
 from polymodel.view.answer import Section
 from polymodel.view.table import Column, Table, frame_column

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from math import fsum
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import uncut_text
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.loading.spec import Spec, protected_files
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors

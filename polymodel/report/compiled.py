@@ -9,13 +9,14 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.report.exact_arrays import (
     MOST,
     ONE,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.choice import TILES, UNITS, Choice, choose
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor

@@ -4,10 +4,11 @@ integers."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from polymodel.frozen import dataclass
 
 Array = Any
 MOST = 2**63 - 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.report.activity import LIMIT, Activities, activities, allowed, iterated
 from polymodel.report.fibertree_layout import Coordinate, DrawnFibertree, Path, levels
 from polymodel.report.svg_activity import draw_activity, grid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from polymodel.analysis.result import Buffet, Problem, Traffic
 from polymodel.arithmetic import Affine
 from polymodel.cost.records import Counts
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.loading.spec import files_of
 from polymodel.mapping.looptree import Loop, around, pipeline_notes, storage_chain
 from polymodel.quantities import engineering

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a

@@ -10,12 +10,13 @@ polynomial.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import combinations, permutations
 from typing import Any
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.report.growth import DIGITS, leading_of, one_sign, real_roots, root_growth, solved
 
 Expression = Any  # of SymPy

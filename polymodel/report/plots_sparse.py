@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.quantities import engineering
 from polymodel.report.plots import INK, MARKERS, SHADES, WARNING, prefixed
 from polymodel.sparse.tensor import SparseTensor

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.predicted import Prediction
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Cell, Column, Table

@@ -6,9 +6,9 @@ Sweeps and explorations pass plain records; this module imports neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import LoopTree
 from polymodel.report.plots_sweep import fronts
 from polymodel.report.provenance import spec_part

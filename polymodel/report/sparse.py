@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Problem
 from polymodel.cost.costs import Bits, CostFigures, costs, data_bits, objective_value
 from polymodel.cost.records import Costs, Counts
+from polymodel.frozen import dataclass
 from polymodel.quantities import engineering
 from polymodel.report import tables as costed
 from polymodel.report.evaluated import Evaluated

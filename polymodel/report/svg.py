@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from polymodel.architecture.hierarchy import (
     Component,
@@ -14,6 +13,7 @@ from polymodel.architecture.hierarchy import (
     sparse_text,
     tiles_text,
 )
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import (
     ComputeNode,
     Loop,

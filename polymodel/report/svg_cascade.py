@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from polymodel.frozen import dataclass
 from polymodel.polyhedra.sets import size, spans
 from polymodel.view.drawing import (
     INK,

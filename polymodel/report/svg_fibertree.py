@@ -6,11 +6,11 @@ What a fibertree is: Sze et al., Efficient Processing of Deep Neural Networks, c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.report.fibertree_layout import (
     BESIDE,
     NARROWEST,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Buffet, Problem
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.quantities import engineering
 from polymodel.spec.faults import as_whole, shown

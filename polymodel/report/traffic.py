@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from polymodel.frozen import dataclass
 from polymodel.sparse.traffic.records import CascadeTraffic
 from polymodel.spec.faults import not_a
 from polymodel.view.answer import Answer, Block, Section, declared

@@ -4,7 +4,6 @@ parent's children."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -8,7 +8,7 @@ Coordinates remain absolute, so that the innermost part of a rank has the coordi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.governor import tick
 from polymodel.sparse.assign import least_loaded
 from polymodel.sparse.fibertree import Fibertree, Ints, LoopRank, build, changes, sorting

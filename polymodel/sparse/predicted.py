@@ -8,9 +8,9 @@ of the top rank), `actual` every nonzero.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density import Actual, DensityModel, RankNnz, Uniform
 from polymodel.sparse.density.slices import SliceCosts, greedy
 from polymodel.sparse.formats import Format, footprint, parse_format

@@ -4,7 +4,6 @@ use."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.arguments import Arguments
 from polymodel.spec.faults import as_number, check_classes, shown
 

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from polymodel.errors import Diagnostic, InternalError, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.pareto import Archive
 from polymodel.sweeps.blocks import Masks, conditions, count_left_out, keep_best
 from polymodel.sweeps.grid import Grid

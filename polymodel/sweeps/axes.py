@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from polymodel.analysis.symbolic.forms import Chain, names_in, size_in
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sweeps.expressions import SymbolConstraint, names_of, of_text
 from polymodel.sweeps.grid import Grid, Ids, SymbolUses
 from polymodel.sweeps.values import MAX_CHOICES

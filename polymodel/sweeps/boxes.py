@@ -16,13 +16,13 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.errors import TimeUp
+from polymodel.frozen import dataclass
 from polymodel.governor import tick
 from polymodel.integers import distinguishable
 from polymodel.pareto import Archive

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polymodel.api.evaluation import closed_forms, evaluate
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.governor import tick
 from polymodel.integers import TOLD_APART, dtype_of, largest
 from polymodel.loading import Spec

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.spec.expressions import (
     Binary,
     Call,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.loading import Spec
 from polymodel.mapping.resolve import unbound_symbols
 from polymodel.spec.document import words_of

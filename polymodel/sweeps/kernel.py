@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from polymodel.analysis.symbolic.atoms import INTEGERS, ArrayOps
 from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.plan import FormRows

@@ -10,7 +10,7 @@ points in which fewer loops run more than once break no additional dependence.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise, product
 from math import prod
@@ -23,6 +23,7 @@ from polymodel.analysis.symbolic.atoms import ArrayOps
 from polymodel.analysis.symbolic.counts import shares_tied_loops
 from polymodel.analysis.symbolic.forms import Form, SymbolicAnalysis, names_in, size_in
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.governor import look
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.schedule.legality import check, unmade

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from polymodel.errors import InternalError
+from polymodel.frozen import dataclass
 from polymodel.integers import TOLD_APART, dtype_of
 from polymodel.objectives import Figures
 from polymodel.sweeps.kernel import BLOCK, ArrayKernel, KernelRow

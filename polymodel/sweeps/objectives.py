@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from polymodel import objectives as vocabulary
 from polymodel.errors import Diagnostic, InternalError, SpecError
+from polymodel.frozen import dataclass
 from polymodel.loading import Spec
 from polymodel.objectives import Busy
 from polymodel.spec.faults import listed, suggestion

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.governor import Share, bytes_of, elsewhere, seconds_of
 from polymodel.loading import Spec
 from polymodel.spec.faults import Faults, Locator, by_name, listed, plainly, shown

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from polymodel.analysis.result import Problem
@@ -23,6 +22,7 @@ from polymodel.cost.energy import action_energies, leak_power
 from polymodel.cost.latency import component_times
 from polymodel.cost.records import Counts
 from polymodel.errors import InternalError
+from polymodel.frozen import dataclass
 
 
 class Linear(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.integers import in_order
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from polymodel.analysis.symbolic.forms import SymbolicAnalysis
 from polymodel.cost.costs import costs
 from polymodel.cost.records import Costs
 from polymodel.errors import NotSeparable, SpecError
+from polymodel.frozen import dataclass
 from polymodel.loading import Spec
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.spec.faults import Faults

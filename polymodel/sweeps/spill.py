@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,6 +10,7 @@ from uuid import uuid4
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.integers import as_text, from_text
 from polymodel.pareto import Archive
 from polymodel.spec.files import recorded

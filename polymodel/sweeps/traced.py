@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from polymodel.analysis.symbolic.forms import Factor, Form
+from polymodel.frozen import dataclass
 from polymodel.integers import SUMMED
 
 Array = Any

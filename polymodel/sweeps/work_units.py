@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polymodel.errors import Refused, TimeUp
+from polymodel.frozen import dataclass
 from polymodel.integers import as_text, from_text
 from polymodel.stores.store import ANEW, read_table, write_table
 

@@ -3,10 +3,10 @@ texts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 
 from polymodel.errors import masked
+from polymodel.frozen import dataclass
 
 CHAR = 6.7
 LINE = 16

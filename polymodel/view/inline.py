@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.frozen import dataclass
 from polymodel.spec.files import write_text
 from polymodel.view.drawing import titled
 from polymodel.view.figures import legible, without_trace

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from polymodel.frozen import dataclass
 from polymodel.report.tiling.tables import room
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.cost.model import CutCosts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import numpy as np
 from polymodel.architecture.hierarchy import ActionCost, Component, Hierarchy
 from polymodel.cost.records import rounded_actions, whole_actions
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.quantities import engineering
 from polymodel.report.evaluated import Evaluated
 from polymodel.sparse.actions.data import TensorData

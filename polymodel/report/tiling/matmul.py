@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.matmul.dynamic import Dynamic
 from polymodel.tiling.matmul.panels import RowPanels

@@ -7,7 +7,6 @@ of tiles.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 from textwrap import fill
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.quantities import engineering
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.tiling.tables import UNITS, room

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from polymodel.frozen import dataclass
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.cost.blocks import TERMS, Kind
 from polymodel.tiling.simulate.launched import SimulatedLaunch

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from polymodel.frozen import dataclass
 from polymodel.spec.faults import check_classes
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.swift import compat

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.tiling.cost.model import CutCosts, Launch, costs
 from polymodel.tiling.fits.fit import Fit, Op, Stored
 from polymodel.tiling.plane.pattern import Cut, Pattern

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.frozen import dataclass
 from polymodel.report.tiling.tables import BASE, COLUMNS, Rival, TilingTask, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import CutCosts, Launch, cost_bound, kernel_bound, lower_bound

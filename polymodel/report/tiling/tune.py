@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from polymodel.frozen import dataclass
 from polymodel.quantities import engineering
 from polymodel.report.tiling.tables import UNITS, room
 from polymodel.sparse.tensor import SparseTensor

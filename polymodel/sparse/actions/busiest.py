@@ -10,7 +10,6 @@ with known numbers of nonzeros are summed. For parts that form tilings the densi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, VariableParts, joined_rows, prepared

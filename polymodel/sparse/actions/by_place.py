@@ -7,12 +7,12 @@ differ. Probabilities of tensors that share a rank variable are multiplied posit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from string import ascii_letters
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Condition

@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from polymodel.analysis.result import Analysis, Buffet, Problem, Resident
 from polymodel.architecture.hierarchy import Fit
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import EinsumLinks

@@ -3,14 +3,14 @@ contains it."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Set
-from dataclasses import dataclass
+from collections.abc import Container, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.result import Problem
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Einsum
 
@@ -112,21 +112,35 @@ def _repeats(problem: Problem, variable: str, loops: tuple[tuple[int, Loop], ...
     return Counters(variable, 0, loops, tuple(table), zeros, foreign=True)
 
 
-def group_numbers(columns: list[Ints], size: int) -> Ints:
+def group_numbers(columns: Sequence[Ints], size: int) -> Ints:
     """Number the rows from 0 in lexicographic order; rows that are equal in all columns get the same
     number."""
-    result = np.zeros(size, dtype=np.int64)
+    result, count = np.zeros(size, dtype=np.int64), 1
     for column in columns:
-        mixed = result * (int(column.max(initial=0)) + 1) + column
-        top = int(mixed.max(initial=0)) + 1
-        if top <= 4 * size + 1000:
-            # Numbers that are not much more than the rows are renumbered without sorting.
-            present = np.zeros(top, np.int64)
-            present[mixed] = 1
-            result = (np.cumsum(present) - 1)[mixed]
-        else:
-            result = np.unique(mixed, return_inverse=True)[1].astype(np.int64)
+        wide = int(column.max(initial=0)) + 1
+        if wide == 1:
+            continue  # all rows are equal in it
+        mixed = result * wide + column
+        top = count * wide
+        if top > 4 * size + 1000:
+            top = int(mixed.max()) + 1
+        if top > 4 * size + 1000:
+            numbers, found = np.unique(mixed, return_inverse=True)
+            result, count = found.astype(np.int64), numbers.size
+            continue
+        # Numbers that are not much more than the rows are renumbered without sorting.
+        present = np.zeros(top, np.int64)
+        present[mixed] = 1
+        numbers = np.cumsum(present)
+        result, count = numbers[mixed] - 1, int(numbers[-1])
     return result
+
+
+def distinct_rows(columns: Sequence[Ints], size: int) -> tuple[Ints, Ints]:
+    """Return the position of the first of each set of rows that are equal in all columns, in lexicographic
+    order, and the number of each row's set."""
+    numbers = group_numbers(columns, size)
+    return np.unique(numbers, return_index=True)[1], numbers
 
 
 def digit_columns(counters: Counters, digits: Set[int | str]) -> list[Ints]:

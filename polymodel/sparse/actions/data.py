@@ -3,11 +3,11 @@ nonzeros themselves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import DensityModel, Floats, Label

@@ -12,13 +12,13 @@ each is looked up in the other fibers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from polymodel.architecture.hierarchy import IntersectionUnit
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.integers import distinct_numbers
 from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.counters import Counters, Ints, group_numbers

@@ -4,11 +4,11 @@ relations."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Ints, group_numbers
 
 # The most rows of an intermediate product of tables.

@@ -10,13 +10,14 @@ distinguish transfers: their parts of X belong to one transfer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.spaces import neighbours_joined
 from polymodel.architecture.hierarchy import ActionKind
 from polymodel.arithmetic import Affine
+from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, storage_chain
 from polymodel.sparse.actions.counters import POINT as POINT
 from polymodel.sparse.actions.counters import Counters, counters_of

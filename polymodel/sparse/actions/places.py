@@ -8,7 +8,7 @@ it matters which points are touched, how often, and together with which points o
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from math import gcd, prod
 from string import ascii_letters
@@ -17,6 +17,7 @@ import numpy as np
 
 from polymodel.arithmetic import Affine, Constraint
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.polyhedra.sets import set_from_constraints, size
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, joined_rows

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.join import MOST_ROWS
 from polymodel.sparse.tensor import SparseTensor

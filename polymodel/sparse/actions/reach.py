@@ -11,10 +11,11 @@ counters all parts hold a nonzero.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, VariableParts, joined_rows, prepared

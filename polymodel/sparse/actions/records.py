@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.model import Label
 
 # Parts are compared with wholes in floating point, where rounding differences must not count.

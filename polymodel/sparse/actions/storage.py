@@ -4,7 +4,6 @@ the bits of tiles."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -14,6 +13,7 @@ import numpy as np
 
 from polymodel.analysis.result import Problem
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, EinsumLinks

@@ -4,7 +4,7 @@ data."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from math import prod
 from typing import Protocol
@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.by_place import PlacedTiles, class_means, most_of_an_instance
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData

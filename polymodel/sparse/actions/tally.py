@@ -8,7 +8,6 @@ the sizes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 
 from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.integers import distinct_numbers
-from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
+from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, distinct_rows, group_numbers
 from polymodel.sparse.actions.join import MOST_ROWS, GroupTable, weighted_count
 from polymodel.sparse.actions.join import VariableParts as JoinAxis
 from polymodel.sparse.actions.links import POINT, Condition, EinsumLinks, TransferEdge, UsedElements
@@ -72,8 +72,8 @@ class Atoms:
         """Return the class of each atom, and one atom of each class."""
         columns = [self.extent, self.read, self.write, *self.first, *self.here, *self.sizes.values()]
         columns += [c for x in self.inner.values() for c in x.columns]
-        numbers = group_numbers([c.astype(np.int64) for c in columns], self.extent.size)
-        return numbers, np.unique(numbers, return_index=True)[1]
+        first, numbers = distinct_rows([c.astype(np.int64) for c in columns], self.extent.size)
+        return numbers, first
 
 
 class LinkTally:
@@ -108,7 +108,7 @@ class LinkTally:
         every = frozenset((POINT, *(i for i, _ in counters.loops)))
         fine = every if self.link is None or (own and self.by_value) else self.link.fine
         numbers = group_numbers(digit_columns(counters, fine), counters.size)
-        _, pick, extent = np.unique(numbers, return_index=True, return_counts=True)
+        pick, extent = np.unique(numbers, return_index=True)[1], np.bincount(numbers)
         sizes, groups, solid, meets = {}, {}, {}, {}
         for i, condition in enumerate(self.conditions):
             if counters.foreign or not any(counters.variable in variables[t] for t in condition.leaders):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.model import MOST_POINTS, DensityModel, Floats, Ints, Label
 from polymodel.sparse.density.placed import CountedTiles, Placed, TilesOfShape
 from polymodel.sparse.density.reader import Path, Reader

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd, prod
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.model import (
     MOST_PLACES,

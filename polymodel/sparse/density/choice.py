@@ -4,7 +4,6 @@ the rest."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import comb, log, prod
@@ -12,6 +11,7 @@ from math import comb, log, prod
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.governor import look
 from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.blocks import Blocks

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.laws import CountLaws
 from polymodel.sparse.density.model import Floats, Ints
 

@@ -4,12 +4,12 @@ bands."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.integers import distinct_numbers
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.banded import tiles_by_offset

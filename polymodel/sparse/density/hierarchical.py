@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import RARE, Complex, Law, deviation, expected_greatest, power, transformed
 from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label, edge_classes, points_of

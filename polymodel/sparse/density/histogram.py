@@ -4,7 +4,7 @@ random."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.laws import LONGEST, RARE, Law, deviation

@@ -10,13 +10,13 @@ summed in the direction away from the mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints
 
 # Number of terms of ln P(0) that are added directly, and nodes of the quadrature for the others.

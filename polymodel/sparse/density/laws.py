@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import InternalError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.model import Floats, Ints
 
 Complex = NDArray[np.complex128]

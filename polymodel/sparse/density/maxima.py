@@ -10,11 +10,11 @@ sums, its Edgeworth expansion, whose next term is below 1e-8).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from polymodel.errors import InternalError, Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.hypergeometric import Hypergeometric, leading
 from polymodel.sparse.density.model import Floats, Ints
 

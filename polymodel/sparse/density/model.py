@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
 from math import prod
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.governor import tick
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.tensor import SparseTensor

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.model import Floats, Ints
 from polymodel.sparse.tensor import SparseTensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import ceil
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.laws import Law, counted
 from polymodel.sparse.density.model import DensityModel, Floats, Fullness, Ints, Label
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.laws import LONGEST, CountLaws, Law
 from polymodel.sparse.density.model import (

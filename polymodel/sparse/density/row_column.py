@@ -4,7 +4,6 @@ hubs (Chung and Lu)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import CountLaws
 from polymodel.sparse.density.model import MOST_PLACES, DensityModel, Floats, Fullness, Ints

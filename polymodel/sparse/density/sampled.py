@@ -12,7 +12,6 @@ Estimators in Survey Sampling", 1992).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.integers import distinct_numbers
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import CountLaws, Law, counted

@@ -17,13 +17,13 @@ computed numerically, without drawing samples:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.assign import least_loaded
 from polymodel.sparse.density.laws import RARE, deviation
 from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import comb, gcd, prod
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import Law, expected_greatest, mixed, summed
 from polymodel.sparse.density.model import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density import maxima
 from polymodel.sparse.density.hypergeometric import Hypergeometric

@@ -4,7 +4,6 @@ SciPy."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.execute.sizes import sizes_by_another_name
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import Expression, FactorProduct, IndexedTensor, Take

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.execute.loops import FiberCursor, LoopWalk, Walked
 from polymodel.sparse.execute.output import Bools, effectual
 from polymodel.sparse.execute.plan import OperandSlot, Plan, rank_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.execute import merged as merging
 from polymodel.sparse.execute import streamed as streaming
 from polymodel.sparse.execute.dense_ranks import Tail, Thin, candidates, enter

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.execute.plan import LoopAction, OperandSlot, Plan
 from polymodel.sparse.fibertree import Ints, Level, blocks
 

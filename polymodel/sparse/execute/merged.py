@@ -8,12 +8,12 @@ as fit into a block, so that memory does not grow with the number of iterations.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.frozen import dataclass
 from polymodel.governor import look
 from polymodel.sparse.execute.loops import LoopWalk
 from polymodel.sparse.execute.output import Bools, Grown, effectual, grow

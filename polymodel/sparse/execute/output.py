@@ -4,12 +4,12 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.execute.loops import Walked
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.fibertree import Ints

@@ -4,7 +4,7 @@ loop."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from polymodel.arithmetic import ORDINARY, Semiring
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.execute.arrange import Arrangement
 from polymodel.sparse.fibertree import Fibertree, LoopRank
 from polymodel.sparse.partition import Columns, Partitioner, Slices

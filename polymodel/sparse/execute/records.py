@@ -12,12 +12,13 @@ match or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.fibertree import Fibertree, LoopRank
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import TeaalSpec

@@ -8,11 +8,11 @@ does a product with a dense matrix, apart from the dense rank, whose loop is the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from polymodel.frozen import dataclass
 from polymodel.governor import look
 from polymodel.sparse.execute.dense_ranks import Thin
 from polymodel.sparse.execute.loops import LoopWalk

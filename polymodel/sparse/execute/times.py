@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.execute.dense_ranks import Tail
 from polymodel.sparse.execute.loops import LoopWalk, Walked
 from polymodel.sparse.execute.merged import Merged

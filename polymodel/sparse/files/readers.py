@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from math import prod
 from typing import Any, Literal, cast
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import InternalError
+from polymodel.frozen import dataclass
 from polymodel.sparse.files.text import (
     WHOLE,
     Entries,

@@ -10,7 +10,7 @@ import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BufferedReader
 from os import PathLike, fspath
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.frozen import dataclass
 from polymodel.governor import charge, look
 from polymodel.spec.files import reading
 

@@ -10,13 +10,13 @@ side, so that P elements read one wide word per step; shorter lanes are padded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.assign import least_loaded, part_loads
 from polymodel.sparse.formats.levels import RankLevels
 from polymodel.sparse.formats.whole import CISS, Widths

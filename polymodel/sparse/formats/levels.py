@@ -7,7 +7,6 @@ density model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.model import DensityModel, Label, edge_classes, tile_shapes
 from polymodel.sparse.density.slices import greedy
 from polymodel.sparse.fibertree import Fibertree, changes, sorting

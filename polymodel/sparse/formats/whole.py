@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.integers import distinct_numbers
 from polymodel.sparse.assign import fullest_parts, least_loaded, part_loads
 from polymodel.sparse.density.model import Label

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.integers import distinct_numbers
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.files.readers import default_ranks

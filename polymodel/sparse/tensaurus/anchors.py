@@ -9,11 +9,11 @@ those it uses.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
 from math import prod
 
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.hierarchical import Hierarchical
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensaurus.machine import Machine

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import prod
 from typing import TypeVar
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 
 # The ranks of the four kernels, and the number of multiplications that they need.
 #

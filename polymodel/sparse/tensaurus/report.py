@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from polymodel.frozen import dataclass
 from polymodel.quantities import engineering
 from polymodel.sparse.density.model import Label
 from polymodel.sparse.tensaurus.machine import KERNELS, Machine, TileLoops

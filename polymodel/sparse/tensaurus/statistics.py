@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.assign import fullest_parts, least_loaded, part_loads
 from polymodel.sparse.density.model import DensityModel, Label, edge_classes
 from polymodel.sparse.density.slices import greedy

@@ -11,10 +11,10 @@ for DDR4. Row activations and refresh are not modelled, so these are upper bound
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.frozen import dataclass
 from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.formats.footprints import footprint
 from polymodel.sparse.formats.whole import Named, NamedFormat, Widths

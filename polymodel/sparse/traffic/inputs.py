@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.frozen import dataclass
 from polymodel.integers import distinct_numbers
 from polymodel.sparse.fibertree import Ints
 from polymodel.sparse.traffic.cache import Clock, Lanes, ceil_div, pairs

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.execute.loops import LoopWalk, Walked
 from polymodel.sparse.execute.merged import Merged, enter
 from polymodel.sparse.execute.plan import OperandSlot, Plan

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
+from polymodel.frozen import dataclass
 from polymodel.quantities import engineering
 from polymodel.view.answer import Answer, Block, Line, Section, declared, notes
 from polymodel.view.table import Cell, Column, Table

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.frozen import dataclass
 from polymodel.governor import look
 from polymodel.integers import distinct_numbers
 from polymodel.sparse.fibertree import Bools, Ints

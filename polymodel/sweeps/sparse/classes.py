@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from polymodel.analysis.result import Problem
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Counters, Ints
 from polymodel.sparse.actions.links import Condition, EinsumLinks, TransferEdge
 from polymodel.sparse.actions.reach import Inner, Meeting

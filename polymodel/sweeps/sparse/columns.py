@@ -4,7 +4,7 @@ each."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from polymodel.analysis.result import Problem
 from polymodel.errors import NotSeparable
+from polymodel.frozen import dataclass
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.sparse.actions.counters import Counters, Ints, counters_of
 from polymodel.spec.faults import Faults

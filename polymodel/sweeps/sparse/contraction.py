@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.sparse.actions.counters import Ints
+from polymodel.sparse.actions.counters import Ints, distinct_rows
 from polymodel.sparse.density.model import Floats
 from polymodel.sweeps.sparse.classes import Classes, Term
 from polymodel.sweeps.sparse.columns import Settings
@@ -196,8 +196,8 @@ def _grouped(
         columns = [f.columns(variable, classes) for f in users]
         flat = [c for some in columns for c in some]
         if flat:
-            distinct, back = np.unique(np.array(flat), axis=1, return_inverse=True)
-            back = back.reshape(-1)
+            first, back = distinct_rows(flat, classes.count.size)
+            distinct = np.array(flat)[:, first]
         else:
             distinct, back = np.zeros((0, 1), np.int64), np.zeros(classes.count.size, np.int64)
         amount = classes.count * classes.extent.astype(np.float64) ** power

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Condition

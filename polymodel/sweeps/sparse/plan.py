@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from polymodel.analysis.result import Analysis, Problem, mapped
 from polymodel.analysis.symbolic.forms import Form, HeldBuffet, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.errors import NotSeparable, Refused
+from polymodel.frozen import dataclass
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.links import is_box
