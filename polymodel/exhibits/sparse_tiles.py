@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from math import isqrt, prod
 from typing import Literal
+
+import numpy as np
 
 from polymodel.api.matmul import tile_matmul
 from polymodel.sparse.density import random_tensor
@@ -31,6 +33,26 @@ LARGER: dict[str, Callable[[], SparseTensor]] = {
 }
 
 
+# Side of a dense block whose words exceed a buffer.
+BLOCK = 32
+
+
+def _with_block() -> SparseTensor:
+    """Return the uniform matrix with a dense block, more full than any tile without one."""
+    matrix = MADE["uniform"]()
+    columns = matrix.shape[1]
+    block = np.arange(BLOCK)
+    dense = (block[:, None] * columns + block).ravel()
+    places = np.unique(np.concatenate([matrix.coords[0] * columns + matrix.coords[1], dense]))
+    coords = np.stack(np.divmod(places, columns))
+    return SparseTensor.from_coo(
+        "A", matrix.ranks, matrix.shape, coords, np.ones(places.size, dtype=np.int64)
+    )
+
+
+CLUSTERED: dict[str, Callable[[], SparseTensor]] = {"uniform with a dense block": _with_block}
+
+
 def side(buffer: int) -> int:
     """Return the side of the largest square tile that fits for any contents: 2 words for each element and
     each row, plus 3."""
@@ -43,7 +65,7 @@ def words(structure: str, strategy: Strategy, larger: bool = False, results: boo
 
     `results`: tiles of the result have a buffer of the same capacity; otherwise an unbounded one.
     """
-    matrix = (LARGER if larger else MADE)[structure]()
+    matrix = ({**MADE, **CLUSTERED} if not larger else LARGER)[structure]()
     buffer, sizes = (LARGER_BUFFER, LARGER_SIZES) if larger else (BUFFER, SIZES)
     if strategy == "worst case":
         square = side(buffer)
@@ -53,9 +75,15 @@ def words(structure: str, strategy: Strategy, larger: bool = False, results: boo
     return tile_matmul(matrix, capacity=capacity, strategy=strategy, objective="words", grid=grid).words
 
 
-def gains(before: Strategy, after: Strategy, larger: bool = False, results: bool = True) -> dict[str, float]:
-    """Return, for each structure, the ratio of words moved before to words moved after."""
-    made = LARGER if larger else MADE
+def gains(
+    before: Strategy,
+    after: Strategy,
+    larger: bool = False,
+    results: bool = True,
+    made: Mapping[str, object] | None = None,
+) -> dict[str, float]:
+    """Return, for each structure (those of `made`), the ratio of words moved before to words moved after."""
+    made = made or (LARGER if larger else MADE)
     return {name: words(name, before, larger) / words(name, after, larger, results) for name in made}
 
 

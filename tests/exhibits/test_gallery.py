@@ -29,7 +29,7 @@ AGREEMENT = {
     "tensaurus": (0.43, 16), "eyeriss": (1.02, 5), "tiler_swift": (0.06, 2), "models": (0.011, 17),
     "passes": (0.0, 3), "extensor": (0.0, 9), "sigma": (0.12, 12), "outerspace": (0.9, 10),
     "gamma": (0.88, 8), "sparseloop": (0.19, 14), "nvdla": (0.38, 0), "highlight": (0.004, 3),
-    "tailors": (0.97, 0), "drt": (0.58, 0), "sparseloop_pe": (0.066, 0),
+    "tailors": (0.97, 0), "drt": (0.09, 0), "sparseloop_pe": (0.066, 0),
     "sparseloop_dram": (0.04, 12), "sparse_tensor_core": (1.0, 11),
 }  # fmt: skip
 
