@@ -333,7 +333,7 @@ class OfBlocks(Regions):
 
         Return None where the distribution is too long to list.
         """
-        most = int(super().laws(rects).reach.max()) + 1
+        most = int(super().laws(rects).far.max()) + 1
         parts = self._parts(rects)
         length = 1 << int(most).bit_length()
         result = np.ones((rects.shape[0], length // 2 + 1), dtype=np.complex128)
@@ -392,6 +392,11 @@ class Compound(CountLaws):
 
     regions: OfBlocks
     rects: Ints
+
+    @property
+    def reach(self) -> Floats:
+        """A value that is exceeded with probability e^-40; entries of a block come together."""
+        return self.far
 
     def only(self, chosen: Ints) -> Compound:
         plain = super().only(chosen)

@@ -16,9 +16,10 @@ from polymodel.governor import look
 from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.blocks import Blocks
 from polymodel.sparse.density.diagonals import Diagonals
+from polymodel.sparse.density.held_out import HeldOut
 from polymodel.sparse.density.hierarchical import Hierarchical
-from polymodel.sparse.density.model import DensityModel, Floats, Ints
-from polymodel.sparse.density.observed import BlockSample, Bools, Observed, chosen
+from polymodel.sparse.density.model import DensityModel, Floats
+from polymodel.sparse.density.observed import BlockSample, Bools, Observed
 from polymodel.sparse.density.row_column import RowColumn
 from polymodel.sparse.density.sampled import SAMPLES, Sampled
 from polymodel.sparse.density.structured import FixedStructured
@@ -34,6 +35,8 @@ _DIAGONALS, _ABOVE, _TIMES = 4096, 5.0, 2.0
 # Side of the corner of a matrix where structure is searched for first; the number of groups of blocks below
 # which all may be equal by chance.
 _CORNER, _FEW = 512, 32
+# Nonzeros of which blocks are counted to choose their size: all but in large matrices.
+_DRAWN = 1 << 16
 # How many times more samples are drawn where no model is near the data.
 _MORE = 4
 
@@ -62,14 +65,13 @@ def candidates(whole: Observed) -> Iterator[ModelCandidate]:
     yield ModelCandidate("row_column", row_column)
 
 
-def samplings(whole: Observed, also: Sequence[tuple[int, int]]) -> Iterator[ModelCandidate]:
-    """Yield models of sampled data with increasing numbers of samples. `also`: shapes of tiles besides the
-    usual ones."""
+def samplings(whole: Observed) -> Iterator[ModelCandidate]:
+    """Yield models of sampled data with increasing numbers of samples."""
     samples = SAMPLES
-    yield ModelCandidate("sampled", partial(sampled, samples=samples, also=also))
+    yield ModelCandidate("sampled", partial(sampled, samples=samples))
     while samples < whole.tensor.nnz:
         samples *= _MORE
-        yield ModelCandidate(f"sampled {samples:,}", partial(sampled, samples=samples, also=also))
+        yield ModelCandidate(f"sampled {samples:,}", partial(sampled, samples=samples))
 
 
 def uniform(seen: Observed) -> Uniform:
@@ -110,6 +112,9 @@ def _alike(tensor: SparseTensor, points: float, sides: tuple[int, int]) -> Group
     the nonzeros.
     """
     for m in GROUPS:
+        held = tensor.nnz * m / points
+        if abs(held - round(held)) > 1e-6 * held or not 0 < round(held) < m:
+            continue
         for axis in (1, 0):
             if sides[axis] % m:
                 continue
@@ -209,7 +214,9 @@ def diagonals(seen: Observed) -> Diagonals | None:
     """Fit the diagonals that are denser than the rest, each with its own density."""
     rows, columns = seen.shape
     away = seen.tensor.coords[1] - seen.tensor.coords[0]
-    offsets, counts = np.unique(away, return_counts=True)
+    numbers = np.bincount(away + (rows - 1), minlength=1)
+    offsets = np.flatnonzero(numbers)
+    counts, offsets = numbers[offsets], offsets - (rows - 1)
     length = np.minimum(rows, columns - offsets) - np.maximum(0, -offsets)
     points, chosen = float(rows) * columns * seen.share(), np.zeros(offsets.size, dtype=bool)
     space = length * seen.share()
@@ -239,16 +246,15 @@ def diagonals(seen: Observed) -> Diagonals | None:
 
 def sizes_of_blocks(seen: Observed) -> list[int]:
     """Return the two block sizes with the shortest description of the nonzeros."""
-    told = []
+    told, sample = [], sampled(seen, _DRAWN)
     for size in SIZES:
         if 4 * size > min(seen.shape):
             break
-        arranged, counts = seen.blocks((size, size))
-        full = float(counts.mean()) / size**2 if counts.size else 0.0
-        if full < FULL:
+        filled = float(sample.expected_tiles((size, size)))
+        if seen.tensor.nnz < FULL * filled * size**2:
             continue
-        number = float(arranged.shape[0]) * arranged.shape[1]
-        told.append((_nats(number, counts.size) + _nats(counts.size * size**2, float(counts.sum())), size))
+        number = float(sample.number_of_tiles((size, size)))
+        told.append((_nats(number, filled) + _nats(filled * size**2, seen.tensor.nnz), size))
     return [size for _, size in sorted(told)[:2]]
 
 
@@ -269,26 +275,14 @@ def blocks(seen: Observed, size: int, arranged: Callable[[Observed], DensityMode
     return Blocks(seen.tensor.ranks, seen.shape, (size, size), arrangement, fill)
 
 
-def sampled(seen: Observed, samples: int, also: Sequence[tuple[int, int]]) -> Sampled:
+def sampled(seen: Observed, samples: int) -> Sampled:
     """Fit a sample of tiles."""
-    return Sampled.scaled(seen.tensor, seen.nonzeros, samples, 0, also)
-
-
-def occupancies(coords: Ints, tile: tuple[int, int], columns: int) -> tuple[Ints, Floats]:
-    """Return the first point of each nonempty tile, and its number of nonzeros."""
-    step = -(-columns // tile[1])
-    numbers, counts = np.unique(coords[0] // tile[0] * step + coords[1] // tile[1], return_counts=True)
-    where = np.stack(np.divmod(numbers, step)) * np.array(tile, dtype=np.int64)[:, None]
-    return where, counts.astype(np.float64)
+    return Sampled.scaled(seen.tensor, seen.nonzeros, samples, 0)
 
 
 # Sizes of tiles, and units that rows are dealt to, of which counts are compared; how near a model has to
 # be in most of them, and in the fullest tile and unit.
 TILES, UNITS, NEAR, FAR = (8, 32, 128), 16, 0.1, 0.2
-# The probability of an event that is impossible under a model.
-_RARE = 1e-6
-# Sizes of tiles that are evaluated, in addition to those of held-out blocks and their rows and columns.
-_SIZES = 8, 32
 
 
 @dataclass(frozen=True)
@@ -358,7 +352,7 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
         raise SpecError([Diagnostic(message, "take Uniform with nnz=0", "tensor", code="empty-tensor")])
     whole, split = Observed.whole(tensor), BlockSample.of((tensor.shape[0], tensor.shape[1]))
     part = Observed.part(tensor, split)
-    held = chosen(tensor, ~split.seen(tensor.coords[0], tensor.coords[1]))
+    held = HeldOut.of(tensor, split)
     data, asked = Actual.of(tensor), tuple(_questions(tensor, tuple(tiles), units))
     tried, scores = [], []
 
@@ -370,13 +364,11 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
         if model is None or trial is None:
             return False
         tried.append((candidate.name, model, tuple(_compared(q, data, model) for q in asked)))
-        scores.append(_likelihoods(trial, held, split))
+        scores.append(held.likelihoods(trial))
         return all(c.near for c in tried[-1][2])
 
     near = [attempt(candidate) for candidate in candidates(whole)]
-    rows, columns = tensor.shape
-    shapes = [*((t, t) for t in tiles), (-(-rows // units), columns)]
-    for candidate in samplings(whole, shapes):
+    for candidate in samplings(whole):
         if attempt(candidate) or any(near):
             break
     return _chosen(tried, scores)
@@ -450,28 +442,3 @@ def _compared(question: Question, data: Actual, model: DensityModel) -> Compared
     except Refused:
         expected = None
     return Compared(name, unit, answer(data), expected, room)
-
-
-def _likelihoods(model: DensityModel, held: SparseTensor, split: BlockSample) -> Floats:
-    """Return the log-likelihood of the tiles of each block that is held out, taken as tiles at random
-    positions."""
-    side, shape = split.side, split.shape
-    grid = [np.arange(s // side, dtype=np.int64) for s in shape]
-    hidden = ~split.seen(grid[0][:, None] * side, grid[1][None, :] * side)
-    number = np.full(hidden.shape, -1, dtype=np.int64)
-    number[hidden] = np.arange(int(hidden.sum()))
-    result = np.zeros(int(hidden.sum()))
-    inside = (held.coords[0] < grid[0].size * side) & (held.coords[1] < grid[1].size * side)
-    coords = held.coords[:, inside]
-    square = [(s, s) for s in _SIZES if 2 * s <= side and side % s == 0]
-    for tile in [(side, side), *square, (1, side), (side, 1)]:
-        where, counts = occupancies(coords, tile, shape[1])
-        values, place = np.unique(counts, return_inverse=True)
-        asked = np.concatenate(([0.0], values))
-        points = float(tile[0]) * tile[1]
-        chance = model.cdf(tile, asked) - np.where(asked > 0, model.cdf(tile, asked - 1), 0.0)
-        told = np.log((1 - _RARE) * np.maximum(chance, 0.0) + _RARE / (points + 1))
-        result += told[0] * (side * side / points)
-        own = number[where[0] // side, where[1] // side]
-        np.add.at(result, own, told[1:][place.reshape(-1)] - told[0])
-    return result

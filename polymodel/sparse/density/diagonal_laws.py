@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from polymodel.frozen import dataclass
@@ -66,6 +68,11 @@ class ListedLaws(CountLaws):
     long."""
 
     points: PointCounts
+
+    @cached_property
+    def reach(self) -> Floats:
+        """A value that is exceeded with probability e^-40 or less."""
+        return self.far if self.points.twice.any() else super().reach
 
     def only(self, chosen: Ints) -> ListedLaws:
         plain = super().only(chosen)

@@ -244,6 +244,20 @@ class CountLaws:
             self.most[chosen],
         )  # fmt: skip
 
+    def alike(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return one entry of each group whose distributions agree to nine digits, and the group of each
+        entry."""
+        given = (self.mean, self.variance, self.log_empty, self.sure, self.most)
+        # The sign, the exponent and thirty bits of the fraction, rounded.
+        keys = [(v.astype(np.float64).view(np.int64) + (1 << 21)) >> 22 for v in given]
+        order = np.lexsort(keys)
+        new = np.ones(order.size, dtype=bool)
+        if order.size:
+            new[1:] = np.logical_or.reduce([(k[order[1:]] != k[order[:-1]]) for k in keys])
+        group = np.empty(order.size, dtype=np.int64)
+        group[order] = np.cumsum(new) - 1
+        return order[new], group
+
     @cached_property
     def filled(self) -> Floats:
         """P(not 0)."""
@@ -252,6 +266,12 @@ class CountLaws:
 
     @cached_property
     def reach(self) -> Floats:
+        """A value that is exceeded with probability e^-40 or less."""
+        alone = self.variance <= self.mean * (1 + _EQUAL)
+        return np.where(alone, np.minimum(self.far, _beyond(self.mean)), self.far)
+
+    @cached_property
+    def far(self) -> Floats:
         """A value that is exceeded with probability e^-40, also for a distribution with a wide upper tail."""
         spread = np.maximum(self.variance, 0.0)
         wide = np.maximum(self.variance / np.maximum(self.mean, 1e-300), 1.0)
@@ -346,3 +366,14 @@ class CountLaws:
             inner = np.log1p(-np.where(flat, 0.0, share) * (1 - z)) / np.where(flat, 1.0, share)
             result: Floats = mean * np.where(flat, z - 1, inner)
         return np.where(mean > 0, result, 0.0)
+
+
+def _beyond(mean: Floats) -> Floats:
+    """Return the x that a sum of independent Bernoulli variables exceeds with probability e^-40 at most:
+    x ln(x / mean) - x + mean = 40 (Chernoff's bound)."""
+    small = np.maximum(mean, 1e-300)
+    x = small + np.sqrt(2 * RARE * small) + RARE
+    for _ in range(8):  # Newton's method from above: the function is convex
+        log = np.log(x / small)
+        x = np.maximum(x - (x * log - x + small - RARE) / log, small * (1 + 1e-12))
+    return np.asarray(np.ceil(x * (1 + 1e-9)))

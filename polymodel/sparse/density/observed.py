@@ -118,11 +118,17 @@ class Observed:
         if self.shape[0] != self.shape[1]:
             return False
         rows, columns = self.tensor.coords
-        there = rows != columns
+        there = np.flatnonzero(rows != columns)
         if self.seen is not None:
-            there &= self.seen(columns, rows)
-        mirrored = columns[there] * self.shape[1] + rows[there]
-        return bool(mirrored.size) and bool(np.isin(mirrored, self.tensor.numbers).all())
+            there = there[self.seen(columns[there], rows[there])]
+        numbers = self.tensor.numbers
+        # A few of them tell of most matrices that they are not symmetric.
+        for some in (there[:_LOOKED], there[_LOOKED:]):
+            mirrored = np.sort(columns[some] * self.shape[1] + rows[some])
+            place = np.minimum(np.searchsorted(numbers, mirrored), numbers.size - 1)
+            if (numbers[place] != mirrored).any():
+                return False
+        return bool(there.size)
 
     def blocks(self, size: tuple[int, int]) -> tuple[Observed, Floats]:
         """Return the matrix of nonempty blocks of this size, restricted to blocks that are observed as a

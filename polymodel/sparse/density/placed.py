@@ -44,6 +44,10 @@ class TilesOfShape(ABC):
     def law(self) -> Law:
         """Distribution of the occupancy of a full tile."""
 
+    def cdf(self, s: ArrayLike) -> Floats:
+        """Probability that a full tile holds at most s."""
+        return self.law.cdf(s)
+
     @property
     @abstractmethod
     def nonempty(self) -> float:
@@ -139,7 +143,7 @@ class Placed(DensityModel):
         return self.each(tile, lambda t: self.tiling(t).empty)
 
     def cdf(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
-        return by_law(self, tile, occupancy, lambda t: self.tiling(t).law.cdf)
+        return by_law(self, tile, occupancy, lambda t: self.tiling(t).cdf)
 
     def quantile(self, tile: ArrayLike, confidence: ArrayLike) -> Ints:
         return by_law(self, tile, confidence, lambda t: self.tiling(t).law.quantile).astype(np.int64)

@@ -312,8 +312,8 @@ def _sizes(rects: Ints) -> Ints:
 
 # Entries of the distributions of one tiling, all kinds of tiles together, and of one block of work.
 _MOST, _BLOCK = 1 << 26, 1 << 20
-# The most rectangles that parts consist of.
-_RECTS = 1 << 18
+# The most rectangles that parts consist of, and values that are evaluated without a list of all.
+_RECTS, _FEW = 1 << 18, 4
 # A probability that is negligible for a maximum.
 _NOTHING = 1e-15
 
@@ -484,19 +484,38 @@ class OfKinds(TilesOfShape):
         return float(self.kinds.every @ (self.counts.variance + self.counts.mean**2))
 
     @cached_property
-    def law(self) -> Law:
+    def _whole(self) -> tuple[CountLaws, Floats]:
+        """The distributions of full tiles that differ, and how many tiles have each."""
         kept = np.flatnonzero(self.kinds.full > 0)
-        counts, number = self.counts.only(kept), self.kinds.full[kept]
+        return _merged(self.counts.only(kept), self.kinds.full[kept])
+
+    def cdf(self, s: ArrayLike) -> Floats:
+        asked, place = np.unique(np.floor(np.asarray(s, dtype=np.float64)), return_inverse=True)
+        counts, number = self._whole
+        high = int(counts.reach.max(initial=0.0)) + 1
+        if "law" in self.__dict__ or asked.size * _FEW > high or high > LONGEST:
+            return self.law.cdf(s)
+        above = np.zeros(asked.size)
+        step = max(1, _BLOCK // asked.size)
+        for start in range(0, number.size, step):
+            part = np.arange(start, min(start + step, number.size))
+            above += counts.only(part).above(asked).T @ number[part]
+        result = np.where(asked < 0, 0.0, 1 - above / self.kinds.full_tiles)
+        return np.asarray(result[place.reshape(-1)].reshape(np.shape(s)))
+
+    @cached_property
+    def law(self) -> Law:
+        counts, number = self._whole
         empty = self.kinds.full_tiles - float(number.sum())
         high = int(counts.reach.max(initial=0.0)) + 1
-        if high > LONGEST or high * kept.size > _MOST:
+        if high > LONGEST or high * number.size > _MOST:
             # Kinds without a variance, and tiles that are certainly empty, are narrow normal distributions.
             parts = np.append(counts.mean, 0.0), np.append(counts.variance, 0.0), np.append(number, empty)
             return Law(self.mean, self.variance, normals=parts)
         above = np.zeros(high + 1)
         step = max(1, _BLOCK // (high + 1))
-        for start in range(0, kept.size, step):
-            part = np.arange(start, min(start + step, kept.size))
+        for start in range(0, number.size, step):
+            part = np.arange(start, min(start + step, number.size))
             above += counts.only(part).above(np.arange(high + 1.0)).T @ number[part]
         tails = np.concatenate(([1.0], above / self.kinds.full_tiles))
         return Law(self.mean, self.variance, 0, np.maximum(-np.diff(tails), 0.0))
@@ -506,7 +525,7 @@ class OfKinds(TilesOfShape):
         kept = np.flatnonzero((self.kinds.different > 0) & (self.counts.mean > 0))
         if not kept.size:
             return 0.0, False
-        counts, number = self.counts.only(kept), self.kinds.different[kept]
+        counts, number = _merged(self.counts.only(kept), self.kinds.different[kept])
         # The fullest kind alone reaches this, and the others count where they may exceed it.
         low, high = int(np.where(number >= 1, counts.least, 0.0).max()), int(counts.reach.max()) + 1
         able = np.flatnonzero(counts.reach > low)
@@ -525,7 +544,17 @@ class OfKinds(TilesOfShape):
         able = kept[self.counts.reach[kept] > s.min(initial=0)]
         if not able.size:
             return np.ones(s.size)
-        return np.exp(_log_below(self.counts.only(able), self.kinds.different[able], s.astype(np.float64)))
+        merged = _merged(self.counts.only(able), self.kinds.different[able])
+        return np.exp(_log_below(*merged, s.astype(np.float64)))
+
+
+def _merged(counts: CountLaws, number: Floats) -> tuple[CountLaws, Floats]:
+    """Return the different ones among distributions that follow from moments, and how many have each. Lists
+    are left as they are."""
+    if type(counts) is not CountLaws:
+        return counts, number
+    one, group = counts.alike()
+    return counts.only(one), np.bincount(group, weights=number, minlength=one.size).astype(np.float64)
 
 
 def _log_below(counts: CountLaws, number: Floats, s: Floats) -> Floats:

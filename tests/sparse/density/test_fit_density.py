@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.sparse.density import Actual, model_of
+from polymodel.sparse.density import Actual, model_of, sampled_tiles
 from polymodel.sparse.density.choice import nested_groups
 from polymodel.sparse.density.observed import BlockSample, Observed, chosen
+from polymodel.sparse.density.sampled_tiles import tiles_met
 from polymodel.sparse.density.slices import greedy
 from tests.faults import faults, refused
 from tests.sparse import structures
@@ -161,12 +162,10 @@ def test_sampled_tiles_speak_for_all_within_their_errors() -> None:
             assert float(one.expected(tile)) == pytest.approx(float(data.expected(tile)), rel=0.15)
         top = np.mean([float(one.expected_max(tile)) for one in found])
         assert top == pytest.approx(float(data.expected_max(tile)), rel=0.2), tile
-    many = [one.square_multiplies() for one in found]
-    assert found[0].multiplies is not None
-    assert np.mean(many) == pytest.approx(data.square_multiplies(), rel=3 * found[0].multiplies[1])
+    assert [one.square_multiplies() for one in found] == 3 * [data.square_multiplies()]
 
 
-@pytest.mark.parametrize("tile", [(8, 8), (32, 32)])
+@pytest.mark.parametrize("tile", [(8, 8), (16, 16)])
 def test_tiles_count_by_the_chance_of_being_met(tile: tuple[int, int]) -> None:
     """And so that they hold all nonzeros; the mean of 1/x over all draws has a larger error."""
     tensor = pm.generate_tensor("stencil", 9, height=24, width=30, percent=65)
@@ -175,9 +174,10 @@ def test_tiles_count_by_the_chance_of_being_met(tile: tuple[int, int]) -> None:
     errors = []
     for seed in range(12):
         found = pm.Sampled.from_tensor(tensor, tensor.nnz // 4, seed)
-        seen = found.seen[tile]
+        seen = found.met(tile)
         assert float(seen.weight @ seen.occupancy) == pytest.approx(tensor.nnz, rel=1e-12)
-        plain = float((1 / seen.occupancy).mean()), float(seen.occupancy.mean())
+        each = np.repeat(seen.occupancy, seen.draws)
+        plain = float((1 / each).mean()), float(each.mean())
         ours = float(found.expected_tiles(tile)), float(found.expected_squares(tile))
         both = np.array([ours, (plain[0] * tensor.nnz, plain[1] * tensor.nnz)])
         errors.append(both / (tiles, squares) - 1)
@@ -229,20 +229,52 @@ def test_it_is_read_as_written() -> None:
         pm.Sampled.from_tensor(pm.SparseTensor.from_coo("A", IK, (3, 3), [[], []], []))
 
 
-def test_shapes_that_are_asked_about_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hub in a block of rows that no power of two begins with: the greatest load was interpolated."""
+def test_all_tiles_are_counted_where_there_are_no_more_than_draws() -> None:
+    """A hub in a block of rows that no drawn nonzero need be in."""
     draw = np.random.default_rng(4)
     rows = np.concatenate([draw.integers(0, 300, 900), np.repeat(draw.integers(57, 76, 3), 250)])
     coords = np.stack([rows, draw.integers(0, 300, rows.size)])
     tensor = pm.SparseTensor.from_coo("A", IK, (300, 300), coords, np.ones(rows.size))
-    unit = 19, 300
-    wanted = float(Actual.of(tensor).expected_max(unit))
-    known = pm.Sampled.scaled(tensor, float(tensor.nnz), 200, 0, [unit])
-    assert float(known.expected_max(unit)) == wanted
-    assert float(known.expected_tiles(unit)) == pytest.approx(16, rel=0.2)
-    assert float(pm.Sampled.from_tensor(tensor, 200).expected_max(unit)) == wanted
-    monkeypatch.setattr("polymodel.sparse.density.sampled._AT_ONCE", 0)
-    assert float(pm.Sampled.from_tensor(tensor, 200).expected_max(unit)) != wanted
+    data, known = Actual.of(tensor), pm.Sampled.from_tensor(tensor, 40)
+    for tile in ((19, 300), (60, 70), (300, 9)):
+        for answer in ("expected", "variance", "expected_tiles", "expected_squares", "expected_max"):
+            wanted = float(getattr(data, answer)(tile))
+            assert float(getattr(known, answer)(tile)) == pytest.approx(wanted, rel=1e-12), (tile, answer)
+        assert known.errors(tile) == (0.0, 0.0)
+    assert max(known.errors((7, 7))) > 0
+
+
+@pytest.mark.parametrize("tile", [(1, 1), (1, 64), (64, 1), (3, 50), (16, 16), (301, 7), (100, 260)])
+def test_tiles_are_looked_up_row_by_row_as_they_are_counted(
+    tile: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a table of all tiles, in the list of those met, or in the rows of these."""
+    tensor = pm.random_tensor("IK", [301, 260], 0.05, 2)
+    drawn = np.random.default_rng(1).choice(tensor.nnz, 50, replace=False)
+    found = []
+    for table, per_row in ((1 << 25, 1 << 40), (0, 1 << 40), (0, 0)):
+        monkeypatch.setattr(sampled_tiles, "_TABLE", table)
+        monkeypatch.setattr(sampled_tiles, "_PER_ROW", per_row)
+        found.append(tiles_met(tensor, tile, drawn))
+    where, counts = Actual.of(tensor).occupancies(tile)
+    met = {tuple(p) for p in (tensor.coords[:, drawn] // np.array(tile)[:, None]).T.tolist()}
+    few = -(-301 // tile[0]) * -(-260 // tile[1]) <= drawn.size
+    wanted = [n for p, n in zip(where.T.tolist(), counts.tolist(), strict=True) if few or tuple(p) in met]
+    for one in found:
+        assert one.occupancy.tolist() == wanted
+        assert float(one.weight @ one.occupancy) == pytest.approx(tensor.nnz, rel=1e-9)
+
+
+def test_tiles_that_64_bits_cannot_number_are_sampled() -> None:
+    shape = (1 << 40, 1 << 41, 1 << 42)
+    draw = np.random.default_rng(5)
+    near = np.array([draw.integers(0, 4, 300) * 1000 + draw.integers(0, 9, 300) for _ in shape])
+    tensor = pm.SparseTensor.from_coo("A", "IJK", shape, near, np.ones(300))
+    data, found = Actual.of(tensor), pm.Sampled.from_tensor(tensor, 299)
+    assert float(found.expected_tiles((9, 9, 9))) == pytest.approx(
+        float(data.expected_tiles((9, 9, 9))), rel=0.02
+    )
+    assert float(found.expected_max((9, 9, 9))) == float(data.expected_max((9, 9, 9)))
 
 
 def test_shapes_that_no_power_of_two_has_are_sampled_as_well() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from itertools import combinations
 
@@ -206,8 +205,6 @@ def test_the_law_of_the_fullest_tile_of_other_models() -> None:
     assert median == pytest.approx(float(some.expected_max((16, 16))), abs=1.01)
     other = some.cdf_max((9, 9), np.arange(200))
     assert float(np.searchsorted(other, 0.5)) == pytest.approx(float(some.expected_max((9, 9))), abs=1.01)
-    with refused("unsupported-density"):  # as of large data, which are not kept
-        replace(some, source=None).cdf_max((9, 9), 3)
 
 
 @pytest.mark.parametrize("name", ["hubs", "stencil", "elements", "two of four blocks"])
