@@ -98,6 +98,15 @@ def with_reasons(spec: Spec, constraints: Constraints | None) -> tuple[Report, t
     return report, tuple(dict.fromkeys(result))
 
 
+def outside(space: EinsumSpace, tree: LoopTree, limits: Limits, hierarchy: Hierarchy) -> tuple[str, ...]:
+    """What excludes an Einsum's part of a mapping that `evaluate` accepts; capacities aside.
+
+    It shares no loops. Raises Refused for what has no templates.
+    """
+    _require_templates((space,))
+    return tuple(_Path(space, tree, limits, hierarchy).reasons())
+
+
 REMEDY = "explore, and compare the figures of what is found with those of the mapping"
 
 

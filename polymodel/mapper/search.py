@@ -475,20 +475,21 @@ def _on_sparse_data(
 ) -> tuple[SearchResult, tuple[Point, ...], Quality | None]:
     """The result by lower bounds, the points on the front of sparse data, and their quality."""
     # the sparse modules take long to load, and searches on dense data do without them
-    from polymodel.mapper import sparse_choices, sparse_objectives
+    from polymodel.mapper import sparse_choices, sparse_local, sparse_objectives
     from polymodel.sparse.actions.inputs import tensor_data
 
     def done(number: int, total: int) -> bool:
         reporter.send(Progress(number, total, "evaluate"))
         return not stopped.flag
 
-    data, found = tensor_data(spec.workload, folder=spec.data_folder), []
+    data, found, machines = tensor_data(spec.workload, folder=spec.data_folder), [], []
     every = asked.choices or (sparse_choices.SparseArchitecture(spec, ""),)
     for k, one in enumerate(every):
         mine, until = sparse_choices.shared_out(request, len(every) - k, end)
         machine = one.on(asked.hierarchy) if asked.choices else asked.hierarchy
         bounded = sparse_objectives.bounded(one.spec, machine, mine, data)
         again = partial(search, spec.workload, machine)
+        machines.append(sparse_local.explored(one, machine, bounded))
         result = again(bounded)
         stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
         found.append(sparse_choices.evaluated(one, result, mine, bounded, data, again, done, until))
@@ -496,11 +497,11 @@ def _on_sparse_data(
         if stopped.flag or monotonic() > end:
             break
     whole = sparse_choices.together(found, len(every))
+    whole = sparse_local.improved(whole, machines, request, data, end, lambda: stopped.flag)
     looked = [*whole.looked, *whole.besides]
     final = _front([p for p in looked if sparse_objectives.admitted(p, request)])
-    if not final:
-        return whole.result, (), None
-    return whole.result, final, sparse_objectives.quality(whole.result, looked, len(whole.besides), final)
+    rated = partial(sparse_objectives.quality, whole.result, looked, len(whole.besides))
+    return whole.result, final, rated(final) if final else None
 
 
 def _evaluated(

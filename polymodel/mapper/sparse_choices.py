@@ -34,10 +34,11 @@ Chosen = tuple[SparseSection, tuple[str, ...]]  # of one component, with the cho
 
 @dataclass(frozen=True)
 class SparseArchitecture:
-    """One combination of choices: the spec with these choices, and their description."""
+    """One combination of choices: the spec with these choices, their description, and each in words."""
 
     spec: Spec
     text: str
+    words: tuple[str, ...] = ()
 
     def on(self, hierarchy: Hierarchy) -> Hierarchy:
         """The hierarchy of an exploration with the sparse sections of this architecture."""
@@ -116,7 +117,8 @@ def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
     nodes = tuple(map(changed, spec.raw_arch.nodes))
     result = replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": nodes}))
     text = "; ".join(f"{name}: {', '.join(words)}" for name, (_, words) in chosen.items())
-    return SparseArchitecture(result.bind(), text)
+    each = tuple(one for _, words in chosen.values() for one in words)
+    return SparseArchitecture(result.bind(), text, each)
 
 
 # A search per architecture, and the merged results.
@@ -157,7 +159,9 @@ def evaluated(
     more: list[Point] = []
     if result.complete:
         good = [p for p in looked if admitted(p, request)]
-        more = more_points(one.spec, result, good, request.objectives, data, bounded, search, end)
+        now = monotonic()
+        half = now + (end - now) / 2  # the other half is for neighbours (`sparse_local`)
+        more = more_points(one.spec, result, good, request.objectives, data, bounded, search, half)
     return SparseSearch(named, tuple(looked), tuple(more)).called(one.text)
 
 
