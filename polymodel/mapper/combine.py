@@ -15,10 +15,11 @@ import numpy as np
 
 from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Bound
+from polymodel.mapper.pricing import Actions, Form, Part, Term, parts, worth
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
 from polymodel.mapper.term_factors import Factors, prod_of
-from polymodel.mapper.terms import Actions, CostTerms, Form, Part, Term, parts, worth
+from polymodel.mapper.terms import CostTerms
 from polymodel.mapper.tile_chains import TileChains
 from polymodel.pareto import lexicographic_ranks, rows_of, undominated
 

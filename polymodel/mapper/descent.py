@@ -24,10 +24,11 @@ from polymodel.mapper.aims import Bound, KnownMappings
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.combine import PRUNE_ABOVE, Combination, Interest
 from polymodel.mapper.einsum_rules import spread_choices
+from polymodel.mapper.pricing import Actions, Form, parts, worth
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
 from polymodel.mapper.term_factors import Factors
-from polymodel.mapper.terms import Actions, CostTerms, Form, costs, parts, worth
+from polymodel.mapper.terms import CostTerms, costs
 from polymodel.mapper.tile_chains import TileChains, all_chains, broken_rules, free_sizes, spread_after
 
 Array = Any

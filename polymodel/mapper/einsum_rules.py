@@ -9,7 +9,6 @@ from itertools import pairwise, product
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from polymodel.analysis.symbolic.regions import Region, TileQuery, Tiles, What, total
 from polymodel.analysis.symbolic.spaces import (
     TiedGroup,
     carried_line,
@@ -21,8 +20,9 @@ from polymodel.architecture.hierarchy import SEARCHED, Component, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
 from polymodel.mapper.records import Limits
-from polymodel.mapper.windows import RankWindow
+from polymodel.mapper.ties import Tie
 from polymodel.mapping.resolve import OTHERS, LoopRule
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class LoopRules:
     spread over it (None: all); `spread`: per fanout the rules on factors of variables; `blocks`: the same
     for the temporal loops of each memory; `once`: (memory, operand) fetched once; `orders`: (memory,
     variables of its temporal loops, outermost first, OTHER for unnamed ones); `sliding`: memories whose
-    nodes may slide."""
+    nodes may slide; `keeping`: those whose nodes below no fused loops keep what the preceding visit held;
+    `always`: those in which nodes may do nothing else."""
 
     only: tuple[frozenset[int] | None, ...] = ()
     spread: tuple[tuple[Factor, ...], ...] = ()
@@ -50,6 +51,8 @@ class LoopRules:
     once: tuple[tuple[int, int], ...] = ()
     orders: tuple[tuple[int, tuple[int, ...]], ...] = ()
     sliding: frozenset[int] = frozenset()
+    keeping: frozenset[int] = frozenset()
+    always: frozenset[int] = frozenset()
 
     @property
     def of_blocks(self) -> bool:
@@ -101,7 +104,6 @@ class LoopRules:
 
 
 NO_RULES = LoopRules()
-ALIKE = ("bus", "switch")  # topologies in which every instance has the same distance in hops
 
 
 def require_searchable(hierarchy: Hierarchy, by_hand: str) -> None:
@@ -167,14 +169,16 @@ def loop_rules(
         f = fans.index(rule.place)
         before = only[f]
         only[f] = allowed if before is None else allowed & before
-    sliding = frozenset(names.index(r.place) for r in limits.rules if r.kind == "reuse")
+    policies = [(names.index(r.place), r.names) for r in limits.rules if r.kind == "reuse"]
     return LoopRules(
         tuple(only),
         tuple(tuple(factors[f]) for f in fans),
         tuple(tuple(factors[m]) for m in names),
         tuple(once),
         tuple(orders),
-        sliding,
+        frozenset(m for m, some in policies if Reuse.SLIDE in some),
+        frozenset(m for m, some in policies if Reuse.KEEP_PREVIOUS in some),
+        frozenset(m for m, some in policies if Reuse.REFILL not in some),
     )
 
 
@@ -266,6 +270,8 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
     if any(o.first_differs for o in space.operands):
         return False
     if any(m.live for m in space.memories) or space.rules.of_blocks or space.rules.sliding - {1}:
+        return False
+    if space.rules.keeping:
         return False
     if not space.even:
         return False
@@ -365,56 +371,6 @@ def _part_in(space: EinsumSpace, extent: int, spread: Sequence[int]) -> bool:
 # Rank variables tied by bounds of an iteration space: padded windows, masks, bands. A space that is a box
 # except for such pairs is a product of the ranges of its other variables and of one set of points per pair.
 # So each pair contributes one factor to every count, which depends on the tile sizes of both variables.
-
-# the elements of a pair that are counted, and the coefficients of a rank
-Elements = tuple[What, tuple[int, int]]
-POINTS: Elements = ("both", (0, 0))
-
-
-@dataclass(frozen=True)
-class Tie:
-    """Two rank variables (positions) and the points of their region."""
-
-    u: int
-    v: int
-    region: Region
-
-    @property
-    def both(self) -> frozenset[int]:
-        return frozenset((self.u, self.v))
-
-    @property
-    def points(self) -> int:
-        return self.moved((0, 0), POINTS)
-
-    def of(self, operand: Operand) -> Elements:
-        """The elements of a tensor that the values of both variables distinguish."""
-        for w in operand.windows:
-            if isinstance(w, RankWindow) and {w.p, w.r} == self.both:
-                coefficients = (w.step_r, w.step_p) if w.p == self.u else (w.step_p, w.step_r)
-                return "rank", coefficients
-        indexed = self.both & operand.alone
-        if indexed == self.both:
-            return POINTS
-        return ("u" if self.u in indexed else "v" if self.v in indexed else "none"), (0, 0)
-
-    def moved(self, sizes: tuple[int, int], elements: Elements) -> int:
-        """Elements of all nonempty tiles, counted once per tile; a size of 0 means the whole extent."""
-        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
-        return total(self.region, one, other, *elements)
-
-    def largest(self, sizes: tuple[int, int], elements: Elements) -> int:
-        """Elements of the largest tile."""
-        what, rank = elements
-        if what == "none":
-            return 1
-        from polymodel.analysis.symbolic.pair_peaks import front
-
-        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
-        return front(self.region, one, other, (TileQuery(len(one), len(other), what, rank),))[0][0]
-
-    def _tiles(self, axis: int, size: int) -> Tiles:
-        return ((size, size),) if 0 < size < self.region.extents[axis] else ()
 
 
 def _pairs(einsum: Einsum) -> tuple[TiedGroup, ...]:

@@ -343,7 +343,11 @@ def _plan(spaces: Sequence[EinsumSpace], chosen: Mapping[str, int], runs: Sequen
 
 def _operands_above(space: EinsumSpace, variable: int) -> Iterator[int]:
     """Operands that the first memory may hold above a loop over a variable: those that it does not index."""
-    if space.copy or any(f.below <= FIRST and f.width > 1 for f in space.fanouts):
+    if (
+        space.copy
+        or FIRST in space.rules.always
+        or any(f.below <= FIRST and f.width > 1 for f in space.fanouts)
+    ):
         return
     for k, o in enumerate(space.operands):
         stays = variable not in o.alone and variable not in o.windowed and variable not in o.tied

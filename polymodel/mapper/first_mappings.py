@@ -36,7 +36,16 @@ from polymodel.mapper.join import JoinRules
 from polymodel.mapper.pmappings import Pmappings, equal_shapes
 from polymodel.mapper.records import Request
 from polymodel.mapper.space import EinsumSpace
-from polymodel.mapper.templates import Sharing, Template, TemplateNode, placements, staying, with_homes
+from polymodel.mapper.templates import (
+    Sharing,
+    Template,
+    TemplateNode,
+    in_each_order,
+    placements,
+    staying,
+    with_homes,
+    with_policy,
+)
 from polymodel.objectives import uses
 
 if TYPE_CHECKING:
@@ -384,7 +393,8 @@ class EinsumSearch:
                 continue
             for nodes in placements(self.space, self.limits, self.shape, reach):
                 if {n for n in nodes if not n.shared and n.level <= depth} == {*self.above}:
-                    yield from with_homes(self.space, Template(self.shape, nodes, unit))
+                    for one in in_each_order(self.space, Template(self.shape, nodes, unit)):
+                        yield from with_homes(self.space, one)
 
     def _take(self, found: LocalMapping) -> bool:
         if self.best is None or found.rank < self.best.rank:
@@ -466,14 +476,22 @@ class EinsumSearch:
         """
         shared = tuple(TemplateNode(i, m, d, True) for i, m, d in self.shape.shared)
         depth = len(self.shape.prefix)
+        if depth and any(m in self.space.rules.always for m, _ in held):
+            return  # below fused loops nodes refill
         branch = tuple(
-            TemplateNode(i, m, depth + 1 + k, slides=along.get((m, i), self._along(m, i)[0]))
+            with_policy(
+                self.space,
+                TemplateNode(i, m, depth + 1 + k),
+                depth,
+                along.get((m, i), self._along(m, i)[0]),
+            )
             for k, (m, i) in enumerate(held)
         )
         outside = sorted((*shared, *self.above), key=lambda n: (n.level, n.memory))
         template = Template(self.shape, (*outside, *branch), unit)
         if in_order(template.nodes, self.band):
-            yield from with_homes(self.space, template)
+            for one in in_each_order(self.space, template):
+                yield from with_homes(self.space, one)
 
     def _along(self, memory: int, operand: int) -> tuple[int, ...]:
         """The variables along which a node may slide (-1: it refills), in the order in which they are
@@ -512,6 +530,9 @@ class EinsumSearch:
             if nodes != found.template.nodes:
                 several = with_homes(self.space, Template(self.shape, nodes, unit))
                 yield from ((t, found.placed) for t in several)
+        for t in in_each_order(self.space, found.template):
+            if t != found.template:
+                yield t, found.placed
 
 
 def _merged(placed: Array, level: int) -> Array:

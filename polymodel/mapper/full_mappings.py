@@ -12,6 +12,7 @@ from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Aims, aims_of, follows
 from polymodel.mapper.combine import Interest, coarse, with_ties
 from polymodel.mapper.join import JoinRules, Stage, States, lives_of
+from polymodel.mapper.kept_tiles import written_order
 from polymodel.mapper.loop_homes import parted_loops
 from polymodel.mapper.pmappings import Chains, Pmappings
 from polymodel.mapper.records import Candidate, Limits, Request
@@ -205,7 +206,7 @@ def _branch(c: ChosenMapping) -> tuple[Node, ...]:
         held = n.operand if space.memories[n.memory].live else None
         steps = n.slides >= 0 and before > c.above_fanouts(n.slides, ready, goal[n.slides])
         steps = steps or n.stays is not None
-        policy = Reuse.SLIDE if steps else Reuse.REFILL
+        policy = Reuse.KEEP_PREVIOUS if n.keeps else Reuse.SLIDE if steps else Reuse.REFILL
         name = space.memories[n.memory].name
         nodes.append(StorageNode(name, (space.operands[n.operand].tensor,), reuse=policy))
     _block(c, nodes, size, [1] * len(size), waiting, _Above(depth + len(template.branch), held, ()))
@@ -243,6 +244,9 @@ def _temporal(c: ChosenMapping, size: list[int], goal: list[int], block: _Above)
     Without rules, the loops are ordered such that the least of the operand is live.
     """
     space = c.space
+    if block.level < len(c.template.orders):
+        order = written_order(space, c.template.orders[block.level])
+        return [(v, goal[v]) for v in order if goal[v] < size[v]]
     if not c.template.homes or block.held is not None:
         order = sorted(_order(space, block.held, size, goal), key=partial(_place, block.last))
         return [(v, goal[v]) for v in order if goal[v] < size[v]]

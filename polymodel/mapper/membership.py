@@ -8,8 +8,13 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+<<<<<<< HEAD
 from dataclasses import replace
 from itertools import combinations
+=======
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise, permutations, product
+>>>>>>> 4c626728 (Search: storage nodes that keep what the visit before held, counted exactly with the order of loops)
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -25,6 +30,7 @@ from polymodel.mapper.einsum_rules import (
     numbered_bands,
     spread_choices,
 )
+from polymodel.mapper.kept_tiles import block_orders
 from polymodel.mapper.records import Limits
 from polymodel.mapper.request import Constraints, read_search_request
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
@@ -185,8 +191,7 @@ class _Path:
         `shared`: the loops that it shares with other Einsums.
         """
         for node in (x for x in self.items if isinstance(x, _Node) and x.memory):
-            if node.reuse not in (Reuse.REFILL, Reuse.SLIDE):
-                self.found.append(f"{self._at(node)} has the reuse policy `{node.reuse}`")
+            self._check_policy(node, shared=True)
         self._check_shared(self._iterating(shared))
         self._check_memories()
         self._check_use()
@@ -262,10 +267,61 @@ class _Path:
     def _settle(self) -> None:
         """Replace sliding nodes by nodes that refill, or that slide along one loop."""
         for node in [x for x in self.items if isinstance(x, _Node) and x.memory]:
-            if node.reuse not in (Reuse.REFILL, Reuse.SLIDE):
-                self.found.append(f"{self._at(node)} has the reuse policy `{node.reuse}`")
+            self._check_policy(node)
             while node.reuse is Reuse.SLIDE and not self._settled(node):
                 pass
+
+    def _check_policy(self, node: _Node, shared: bool = False) -> None:
+        """Check whether a node keeps only where it may, and where it must. `shared`: the Einsum shares
+        loops."""
+        rules, memory = self.space.rules, self.space.memories[node.memory].name
+        if node.reuse is Reuse.KEEP_PREVIOUS and shared:
+            told = f"has the reuse policy `{node.reuse}`, and the Einsum shares loops"
+            self.found.append(f"{self._at(node)} {told}")
+        elif node.reuse is Reuse.KEEP_PREVIOUS and node.memory not in rules.keeping:
+            admits = f"`explore: {{memories: {{{memory}: {{reuse: [refill, keep_previous]}}}}}}` admits it"
+            asked = any(r.kind == "reuse" and node.reuse in r.names for r in self.limits.rules)
+            admits = "the search does not count that here" if asked else admits
+            self.found.append(f"{self._at(node)} has the reuse policy `{node.reuse}` ({admits})")
+        elif node.reuse is not Reuse.KEEP_PREVIOUS and node.memory in rules.always:
+            self.found.append(f"{self._at(node)} has the reuse policy `{node.reuse}` (`reuse` of {memory})")
+
+    def _check_order(self, groups: Sequence[Sequence[_Node]]) -> None:
+        """Check whether the loops above nodes that keep stand in an order of the search space. `groups`:
+        nodes in the branch without loops between them."""
+        if not any(n.reuse is Reuse.KEEP_PREVIOUS for group in groups for n in group):
+            return
+        band = numbered_bands(self.space, self.limits)
+        ways = [
+            [x for x in permutations(g) if all(band[a.memory] <= band[b.memory] for a, b in pairwise(x))]
+            for g in groups
+        ]
+        if not any(self._stands_in_order([n for g in some for n in g]) for some in product(*ways)):
+            what = "its loops stand in no order that is looked at where nodes keep"
+            self.found.append(f"{what} (docs/explore.md says which are)")
+
+    def _stands_in_order(self, nodes: Sequence[_Node]) -> bool:
+        """Return whether the loops above these nodes stand in an order of the search space."""
+        first = {v: members[0] for members in self.space.bundles for v in members}
+        place = {id(n): k for k, n in enumerate(self.ordered)}
+        blocks: list[list[int]] = [[] for _ in range(len(nodes) + 1)]
+        passed = 0
+        for item in self.items:
+            if isinstance(item, _Node):
+                passed += id(item) in place
+            elif item.fanout < 0 and blocks[passed][-1:] != [first[item.variable]]:
+                blocks[passed].append(first[item.variable])
+        branch = [
+            TemplateNode(n.operand, n.memory, k, slides=n.slides, keeps=n.reuse is Reuse.KEEP_PREVIOUS)
+            for k, n in enumerate(nodes, start=1)
+        ]
+        return any(
+            all(
+                [v for v in order if v in block] == block
+                for order, block in zip(orders, blocks, strict=False)
+            )
+            for orders in block_orders(self.space, branch)
+        )
 
     def _settled(self, node: _Node) -> bool:
         """Return whether the node now slides along the loop above it or refills; otherwise it is moved above
@@ -365,9 +421,11 @@ class _Path:
                     groups.append([])
                 groups[-1].append(item)
         nodes: list[TemplateNode] = []
+        branch: list[list[_Node]] = []
         self.ordered: list[_Node] = []
         handed_on = self._shape().exchanges
         for number, group in enumerate(groups):
+            branch.append([])
             for node in sorted(group, key=lambda n: (n.slides < 0, n.memory)):
                 if not node.memory:
                     if number:
@@ -376,6 +434,7 @@ class _Path:
                     nodes.append(TemplateNode(node.operand, node.memory, 0, True))
                 else:
                     self.ordered.append(node)
+                    branch[-1].append(node)
                     level = len(self.ordered)
                     nodes.append(TemplateNode(node.operand, node.memory, level, slides=node.slides))
             if sum(n.slides >= 0 for n in group) > 1:
@@ -388,6 +447,7 @@ class _Path:
         ]
         if sum(n.stays is not None for n in nodes) > 1:
             self.found.append("several nodes stay over loops above their instances")
+        self._check_order(branch)
         band = numbered_bands(self.space, self.limits)
         for one, other in combinations(self.ordered, 2):
             mine = [

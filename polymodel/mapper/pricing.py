@@ -1,7 +1,8 @@
-"""The costs of a template's counts: the rules of `polymodel.cost`, applied to linear forms.
+"""The costs of a template's counts: the rules of `polymodel.cost`, applied to linear forms over terms.
 
-`terms` counts the transfers; each count is a linear form over terms. The cost rules build formulas from these
-counts (`cost.algebra`), which are then converted: energy to one linear form, latency to a sum of maxima.
+A term is a product of one factor per group of rank variables. `terms` counts the transfers with them. The
+cost rules build formulas from these counts (`cost.algebra`), which are then converted: energy to one linear
+form, latency to a sum of maxima.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache, reduce
 from itertools import product
+<<<<<<< HEAD
 from typing import Any, TypeVar
+=======
+from typing import Any, NamedTuple
+>>>>>>> 4c626728 (Search: storage nodes that keep what the visit before held, counted exactly with the order of loops)
 
 import numpy as np
 
@@ -48,6 +53,102 @@ def weighted(parts: Iterable[tuple[LinearForm, float]]) -> LinearForm:
         for term, c in form.items():
             result[term] = result.get(term, 0.0) + times * c
     return result if all(result.values()) else {t: c for t, c in result.items() if c}
+
+
+END = -1
+OPERATIONS = -1
+INSTANCES = -2
+Fans = frozenset[int]
+NONE: Fans = frozenset()
+
+
+class VisitStep(NamedTuple):
+    """Steps that advance the loop over a bundle (`variable`: its first) in the block below a level, and none
+    further out. `inner`: the bundles whose loops stand further in in this block."""
+
+    level: int
+    variable: int
+    inner: frozenset[int]
+
+
+class Term(NamedTuple):
+    """Elements of `operand` (`OPERATIONS`: iterations; `INSTANCES`: instances in use along the fanouts of
+    `spread`) in all tiles at `level` (`END`: one by one). `spread`: fanouts of which every instance has them,
+    although it could share them. `tile`: elements of the largest tile instead; `into`: at most the elements
+    of it that are live during the loops down to that level. `reaching`: (fanout, number): each counted once
+    per instance of the fanout by bundles from that number on. `each`: elements of one tile instead, with
+    those of the instances along `union` for which it is read. `slides`: without the elements that remain
+    across the iterations of the loop over this variable directly above the level. `behind`: for a recurrent
+    output, the elements read of the previous generation instead. `alive`: for a recurrent tile, one
+    generation, which is the minimum that is live. `since`: tiles stay over the loops that do not index the
+    operand, in the blocks from that below this level on (-1: none). `step`: only those elements that stay
+    over these steps from one visit to the next."""
+
+    operand: int
+    level: int
+    union: Fans = NONE
+    split: Fans = NONE
+    own: Fans = NONE
+    spread: Fans = NONE
+    tile: bool = False
+    into: int | None = None
+    reaching: tuple[int, int] | None = None
+    each: bool = False
+    slides: int = -1
+    behind: bool = False
+    alive: bool = False
+    since: int = -1
+    step: VisitStep | None = None
+
+    @property
+    def of_one_generation(self) -> bool:
+        """Return whether it counts elements of one generation, as each transfer of the previous one does."""
+        return self.alive or (self.each and self.behind)
+
+    def repeated(self, bundle: int) -> Fans:
+        """Return the fanout whose instances by a bundle count, if any."""
+        counts = self.reaching is not None and bundle >= self.reaching[1]
+        return frozenset([self.reaching[0]]) if self.reaching is not None and counts else NONE
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """The number of transfers of `size` elements in which the elements of `moved` cross a link; like a term,
+    a product of one factor per group."""
+
+    moved: Term
+    size: Term
+
+
+@dataclass(frozen=True)
+class Actions:
+    """The number of whole actions for equal transfers of values of `bits` bits each."""
+
+    transfers: Transfers
+    bits: int
+    per_action: int
+
+
+Part = Term | Transfers  # products of one factor per group
+Key = Term | Actions  # the keys of a form
+Form = LinearForm
+
+
+def parts(forms: Iterable[Form]) -> tuple[Part, ...]:
+    """The products from which the values of forms are computed."""
+    result: dict[Part, None] = {}
+    for key in (key for form in forms for key in form):
+        for part in (key.transfers, key.transfers.size) if isinstance(key, Actions) else (key,):
+            result[part] = None
+    return tuple(result)
+
+
+def worth(key: Key, value: Callable[[Part], Array]) -> Array:
+    """The value of one key of a form, `value` giving that of a product; it is monotone in each product."""
+    if not isinstance(key, Actions):
+        return value(key)
+    filled = np.ceil(value(key.transfers.size) * key.bits / key.per_action)
+    return value(key.transfers) * filled
 
 
 @dataclass(frozen=True)

@@ -535,6 +535,9 @@ class TollPayers:
     tensors: frozenset[str]
 
 
+ALIKE = ("bus", "switch")  # topologies in which every instance has the same distance in hops
+
+
 @dataclass(frozen=True)
 class FanoutDimension:
     """A fanout dimension of the component at `index`. `below`: the number of memories above it; `reuses`:

@@ -22,11 +22,9 @@ from polymodel.errors import NotSeparable, Refused
 from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Added
 from polymodel.mapper.einsum_rules import (
-    ALIKE,
     NO_RULES,
     Generations,
     LoopRules,
-    Tie,
     at_their_most,
     elements_of,
     generations_of,
@@ -40,8 +38,10 @@ from polymodel.mapper.einsum_rules import (
     ties_of,
     touches_boxes,
 )
+from polymodel.mapper.kept_tiles import counted_policies
 from polymodel.mapper.pricing import CountPrices
 from polymodel.mapper.records import (
+    ALIKE,
     FanoutDimension,
     Limits,
     MemoryLevel,
@@ -50,9 +50,10 @@ from polymodel.mapper.records import (
     Unit,
     counted_topology,
 )
-from polymodel.mapper.ties import spreads
+from polymodel.mapper.ties import Tie, spreads
 from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, overlaps, variables_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
+from polymodel.reuse import Reuse
 from polymodel.schedule.legality import unmade
 from polymodel.spec.arch_schema import branches_to
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
@@ -430,21 +431,29 @@ def _space(one: Einsum, cascade: Cascade, whole: Hierarchy, limits: Limits) -> E
         one,
         limits.sizes != "all",
         limits.spatial_sizes != "all",
-        rules=loop_rules(one, hierarchy, memories, position, limits),
+        rules=_rules_on_loops(one, loop_rules(one, hierarchy, memories, position, limits), operands, ties),
         operators=ExecutedOperators.priced(one, hierarchy),
         beside=frozenset(i for i, m in enumerate(memories) if (one.name, m.name) in limits.side_by_side),
         ties=ties,
     )
 
 
+def _rules_on_loops(
+    one: Einsum, rules: LoopRules, operands: Sequence[Operand], ties: tuple[Tie, ...]
+) -> LoopRules:
+    return counted_policies(one, rules, operands, ties) if rules.keeping else rules
+
+
 def _require_even(
     one: Einsum, memories: Sequence[Component], rounding: frozenset[str], limits: Limits
 ) -> None:
     """Raise Refused for nodes that slide, together with features that are counted only if nodes refill."""
-    sliding = [r.place for r in limits.rules if r.kind == "reuse"]
+    sliding = {r.place: r.names for r in limits.rules if r.kind == "reuse"}
     besides = _equal_tiles(one, [m for m in memories if m.name in sliding], rounding, limits)
     for what in (w for w in besides if sliding and w != "copies"):
-        raise _uncovered(f"nodes of {sliding[0]} that slide beside {what}", "unsupported-instances")
+        place, names = next(iter(sliding.items()))
+        policy = next(p for p in Reuse if p.carries and p in names)
+        raise _uncovered(f"nodes of {place} that {policy} beside {what}", "unsupported-instances")
 
 
 def _require_counted_unevenly(hierarchy: Hierarchy, rounding: frozenset[str], limits: Limits) -> None:

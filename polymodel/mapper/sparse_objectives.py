@@ -32,6 +32,7 @@ from polymodel.mapper.sparse_room import (
 from polymodel.mapper.terms import READS
 from polymodel.objectives import on_dense_data
 from polymodel.report.sparse import SparseReport, with_data
+from polymodel.reuse import Reuse
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import GroupTable, VariableParts, weighted_count
 from polymodel.sparse.actions.places import differs, effectual_points, seen_by
@@ -355,6 +356,9 @@ def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[st
     if request.limits.spatial_sizes == "all":
         what = "a search on sparse data covers tiles over fanouts that divide"
         raise Refused(what, f"leave `spatial_sizes: all` out, or {REMEDY}", code="unsupported-instances")
+    if any(r.kind == "reuse" and Reuse.KEEP_PREVIOUS in r.names for r in request.limits.rules):
+        what = "the search on sparse data does not cover nodes that keep_previous"
+        raise Refused(what, f"leave that policy out of `reuse`, or {REMEDY}", code="unsupported-instances")
     rooms = least_tile_bits(spec.workload, hierarchy, data, request.limits.sizes)
     # A limit on a working set counts dense bits: no tile counts with more than these.
     limited = {x.name.partition(":")[2] for x in request.at_most if x.name.startswith(f"{WORKING_SET}:")}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 from polymodel.mapper.einsum_rules import in_order, numbered_bands
+from polymodel.mapper.kept_tiles import Order, block_orders
 from polymodel.mapper.loop_homes import Homes, loop_homes, widest_homes
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace, Operand
@@ -72,7 +73,7 @@ class TemplateNode:
 
     `slides`: the variable of the loop right above it, across whose iterations it keeps the overlap of its
     windows (-1: it refills; ANY: any variable that it may slide along). `stays`: loops above its instances
-    over which it keeps its tile (None: none).
+    over which it keeps its tile (None: none). `keeps`: it keeps all that the preceding visit held.
     """
 
     operand: int
@@ -81,6 +82,7 @@ class TemplateNode:
     shared: bool = False
     slides: int = -1
     stays: ArrayResidency | None = None
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Template:
     A template may be one region of a hierarchy cut in two: with `bottom` the rest is below (the last level is
     the tile that it gets), with `top` the rest is above (level 1 is the tile that it needs); `cut` is the
     innermost memory above. `homes`: the memories to which loops belong, if rules depend on it. `family`:
-    represents all of `members_of` it, and costs no more than any of them at the same tile sizes.
+    represents all of `members_of` it, and costs no more than any of them at the same tile sizes. `orders`: of
+    the loops in each block above nodes that keep, if there are any.
     """
 
     shape: Sharing
@@ -102,6 +105,7 @@ class Template:
     cut: int = 0
     homes: Homes = ()
     family: bool = False
+    orders: tuple[Order, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -159,9 +163,21 @@ def families(
                     yield from _families(space, Template(shape, nodes, unit))
 
 
+def in_each_order(space: EinsumSpace, template: Template) -> Iterator[Template]:
+    """Yield the template with each order of loops above its nodes that keep; itself if there are none."""
+    if not any(n.keeps for n in template.nodes):
+        yield template
+        return
+    yield from (replace(template, orders=x) for x in block_orders(space, template.branch))
+
+
 def _families(space: EinsumSpace, template: Template) -> Iterator[Template]:
     """Yield the template, and variants with one of its nodes keeping its tile; as families if they have
     several members."""
+    if any(n.keeps for n in template.nodes):
+        for nodes in product(*(_sliding(space, n) for n in template.nodes)):
+            yield from in_each_order(space, replace(template, nodes=nodes))
+        return
     several = any(n.slides == ANY for n in template.nodes) or (space.rules.placed and not space.copy)
     several = several and space.divide and space.even
     yield replace(template, homes=_all_homes(space, template), family=True) if several else template
@@ -227,7 +243,7 @@ def exchanges_of(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> 
     if _inside(o, limits):
         # memories outside its outermost tile do not hold it
         kept = min((m for m in range(len(space.keep)) if o.tensor in space.keep[m]), default=reach)
-        inner = (m for m in range(1, min(reach, kept + 1)) if m in space.exchange)
+        inner = (m for m in range(1, min(reach, kept + 1)) if m in space.exchange - space.rules.always)
         result += [m for m in inner if o.tensor in space.may[m]]
     return result
 
@@ -364,6 +380,8 @@ def _placed(
     subsets = [list(_holdings(space, i, outer.get(i, 0), reach)) for i in range(len(space.operands))]
     for chosen in product(*subsets):
         private = [(i, m) for i, held in enumerate(chosen) for m in held]
+        if shape.prefix and any(m in space.rules.always for _, m in private):
+            continue  # below fused loops nodes refill
         if loose:
             for nodes in _arranged(space, limits, shape, (), private, reach):
                 yield (*shared, *nodes)
@@ -408,8 +426,16 @@ def _arranged(
         for order in permutations(rest):
             branch = tuple(TemplateNode(i, m, depth + first + j) for j, (i, m) in enumerate(order))
             if in_order((*fixed, *branch), band):
-                sliding = (replace(n, slides=ANY) if space.slides(n.memory, n.operand) else n for n in branch)
-                yield tuple(sorted((*fixed, *sliding), key=lambda n: (n.level, n.memory)))
+                mine = (with_policy(space, n, depth) for n in branch)
+                yield tuple(sorted((*fixed, *mine), key=lambda n: (n.level, n.memory)))
+
+
+def with_policy(space: EinsumSpace, node: TemplateNode, depth: int, along: int = ANY) -> TemplateNode:
+    """A node of a branch below `depth` fused loops with the policy that costs least: it keeps, slides along
+    a variable, or refills."""
+    if node.memory in space.rules.keeping and not depth:
+        return replace(node, keeps=True)
+    return replace(node, slides=along) if space.slides(node.memory, node.operand) else node
 
 
 def _sliding(space: EinsumSpace, node: TemplateNode) -> list[TemplateNode]:
@@ -441,7 +467,7 @@ def _staying(
         for f in space.fanouts
         if f.width > 1 and f.below
     ]
-    for k, n in enumerate(nodes):
+    for k, n in enumerate(nodes) if not any(n.keeps for n in nodes) else ():
         below = [p for p in places if p < n.level] if n.level > depth and may_stay(space, n) else []
         for since in range(depth, max(below, default=depth - 1) + 1):
             yield (*nodes[:k], replace(n, stays=ArrayResidency(since, ANY)), *nodes[k + 1 :])

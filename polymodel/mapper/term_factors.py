@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
 
-from polymodel.errors import Refused
-from polymodel.mapper.einsum_rules import POINTS, Tie
+from polymodel.mapper.held_generations import resident_generations
+from polymodel.mapper.pricing import END, INSTANCES, NONE, OPERATIONS, Fans, Part, Term, Transfers, VisitStep
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import ANY, Template
-from polymodel.mapper.terms import END, INSTANCES, NONE, OPERATIONS, Fans, Part, Term, Transfers
-from polymodel.mapper.ties import Cuts, cuts_of, is_busiest, of_busiest, of_instances
-from polymodel.mapper.tile_chains import TileChains, beyond, spread_after, trips
+from polymodel.mapper.ties import POINTS, Cuts, Tie, cuts_of, is_busiest, of_busiest, of_instances
+from polymodel.mapper.tile_chains import TileChains, beyond, require_combinable, spread_after, trips
 from polymodel.mapper.windows import (
     EqualRanges,
     RankWindow,
@@ -23,6 +21,7 @@ from polymodel.mapper.windows import (
     Steps,
     Tiles,
     TwoImages,
+    kept_table,
     read_together,
     sliding_elements,
     union_elements,
@@ -30,7 +29,6 @@ from polymodel.mapper.windows import (
 )
 
 Array = Any
-MOST_TOGETHER = 2**24
 Role = Literal["each", "joined", "instance"]  # of a loop over a tied variable, as in `ties.Cuts`
 Joint = tuple[
     list[Tie], list[RankWindow | TwoImages], set[int]
@@ -45,7 +43,7 @@ class Factors:
         self.positions = [spread_after(template, f.below) for f in space.fanouts]
         self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
         self.chains = [*found]
-        _require_few(space, found)
+        require_combinable(space, found)
         for w in (w for o in space.operands for w in o.windows if w.held and w.r not in self.bundle):
             self.bundle[w.r] = len(self.chains)
             self.chains.append(_whole_chain(w.held, found[self.bundle[w.p]]))
@@ -125,6 +123,9 @@ class Factors:
         result = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
         for level in range(term.since + 1, term.level + 1) if term.since >= 0 and not alone else ():
             result = result / self._steps(level, v)[1]
+        if term.step is not None:
+            inside, share, _ = self._moved(term, term.step, v)
+            result = result * ((inside == 1) if alone else share)
         divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
         if divided:
             result = result / prod(c.spread[f] for f in sorted(divided))
@@ -251,10 +252,7 @@ class Factors:
 
     def _laid_out(self, table: Array, both: tuple[int, int], group: tuple[int, ...]) -> Array:
         """Return a table over two bundles' candidates, with one axis for each bundle of the group."""
-        axes = group.index(both[0]), group.index(both[1])
-        shape = [1] * len(group)
-        shape[axes[0]], shape[axes[1]] = table.shape
-        return (table if axes[0] < axes[1] else table.T).reshape(shape)
+        return _placed(table, (group.index(both[0]), group.index(both[1])), len(group))
 
     def unequal(self, terms: Iterable[Part], group: tuple[int, ...]) -> Array:
         """Return a mask [n1, n2, ...] of candidates for which no instance of each component has the maximum
@@ -399,6 +397,8 @@ class Factors:
         self, term: Term, w: RankWindow, p: int, r: int, axes: tuple[int, int], many: int
     ) -> Array:
         """For equal tiles: their number times the elements of each, or of those that instances share."""
+        if term.step is not None:
+            return self._kept_window(term, w, (p, r), axes, many)
         if term.slides in (w.p, w.r, ANY):
             along = [w.p, w.r] if term.slides == ANY else [term.slides]
             every = [self._sliding_window(term._replace(slides=v), w, p, r, axes, many) for v in along]
@@ -407,13 +407,10 @@ class Factors:
         times_r, parts_r, where_r = self._read_together(term, r)
         sizes = [[window_elements(w, a, b) for b in parts_r] for a in parts_p]
         each = np.array(sizes, dtype=float)[np.ix_(where_p, where_r)]
-        if axes[0] > axes[1]:
-            each = each.T
-        shape = [1] * many
-        shape[axes[0]], shape[axes[1]] = len(where_p), len(where_r)
+        each = _placed(each, axes, many)
         if term.each:
-            return each.reshape(shape)
-        return each.reshape(shape) * _along(times_p, axes[0], many) * _along(times_r, axes[1], many)
+            return each
+        return each * _along(times_p, axes[0], many) * _along(times_r, axes[1], many)
 
     def _uneven_window(
         self, term: Term, w: RankWindow, both: tuple[int, int], axes: tuple[int, int], many: int
@@ -422,9 +419,7 @@ class Factors:
         (often_p, parts_p), (often_r, parts_r) = (self._read_unevenly(term, v) for v in both)
         each = np.array([[union_elements(w, a, b) for b in parts_r] for a in parts_p], dtype=float)
         result = often_p @ each @ often_r.T
-        shape = [1] * many
-        shape[axes[0]], shape[axes[1]] = result.shape
-        return (result if axes[0] < axes[1] else result.T).reshape(shape)
+        return _placed(result, axes, many)
 
     def _read_unevenly(self, term: Term, v: int) -> tuple[Array, list[Runs]]:
         """The frequency of each set of values read at a time, per candidate [n, sets], and the sets."""
@@ -471,9 +466,37 @@ class Factors:
         at = where_p[:, None], where_r[None, :], by_step(which.reshape(-1))
         n = by_step(steps)
         result = (table(0)[at] + (n - 1) * table(1)[at]) / n * times_p[:, None] * times_r[None, :]
-        shape = [1] * many
-        shape[axes[0]], shape[axes[1]] = result.shape
-        return (result if axes[0] < axes[1] else result.T).reshape(shape)
+        return _placed(result, axes, many)
+
+    def _kept_window(
+        self, term: Term, w: RankWindow, both: tuple[int, int], axes: tuple[int, int], many: int
+    ) -> Array:
+        """Return the elements of a window that stay over these steps; of elements that instances read
+        together, those that stay in each of them."""
+        step, fans = term.step, sorted(term.union & self.overlapping)
+        assert step is not None
+        (parts_p, where_p, times_p), (parts_r, where_r, times_r) = (
+            self._instances_apart(term, v, fans) for v in both
+        )
+        (_, share_p, ahead_p), (_, share_r, ahead_r) = (self._moved(term, step, v) for v in both)
+        moved = w.step_r * ahead_p[:, None] + w.step_p * ahead_r
+        result = kept_table(w, parts_p, parts_r, where_p[:, None] * len(parts_r) + where_r, moved)
+        result = result * (times_p * share_p)[:, None] * (times_r * share_r)
+        return _placed(result, axes, many)
+
+    def _moved(self, term: Term, step: VisitStep, v: int) -> tuple[Array, Array, Array]:
+        """For the loops over a bundle that a step advances or starts again [n]: iterations of the latter, the
+        share of such steps in all visits, and the distance from the tile before."""
+        c = self.chains[v]
+        mine = self.space.bundles[v][0] if v < len(self.space.bundles) else -1
+        inside, ahead = np.ones(c.count), np.zeros(c.count, np.int64)
+        for level in range(step.level + (mine not in step.inner), term.level):
+            distance, times = self._steps(level + 1, v)
+            inside, ahead = inside * times, ahead - distance * (np.rint(times).astype(np.int64) - 1)
+        if mine != step.variable:
+            return inside, 1 / inside, ahead
+        distance, times = self._steps(step.level + 1, v)
+        return inside, (times - 1) / (times * inside), ahead + distance
 
     def _instances_apart(self, term: Term, v: int, fans: list[int]) -> tuple[list[Tiles], Array, Array]:
         """Return tiles of a variable with its instances along fanouts, the tile of each candidate [n], and
@@ -535,41 +558,9 @@ class Factors:
         return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
 
 
-def _require_few(space: EinsumSpace, found: Sequence[TileChains]) -> None:
-    """Raises Refused for more combinations of tile sizes than there is memory for, where variables are not
-    in pairs."""
-    for group in space.groups if any(o.boxes is not None for o in space.operands) else ():
-        if prod(found[b].count for b in group) > MOST_TOGETHER:
-            names = " and ".join(space.variables[space.bundles[b][0]] for b in group)
-            what = f"{space.name}: more than {MOST_TOGETHER:,} combinations of tile sizes of {names}"
-            remedy = "let fewer memories hold its tensors (`may_keep`, `bypass`)"
-            raise Refused(what, remedy, code="too-large")
-
-
 def _work(term: Term) -> Term:
     """The operations of each instance that a term distinguishes."""
     return Term(OPERATIONS, END, split=term.split | term.own)
-
-
-@lru_cache(maxsize=65536)
-def resident_generations(
-    back: tuple[int, ...], extent: int, chain: tuple[int, ...], made: bool
-) -> tuple[int, int, int]:
-    """For nested tiles of these sizes: generations of the largest tile; over all tiles, the generations that
-    they read at distances `back` and do not produce; and all of them. `made`: tiles hold what they
-    produce."""
-    runs = [(0, extent)]
-    for tile in chain:
-        runs = [(at + k, min(tile, size - k)) for at, size in runs for k in range(0, size, tile)]
-    starts, sizes = np.array(runs).T
-    if not made:  # an Einsum that reads the generation before each of its iterations
-        each = sizes - (starts == 0)
-        return int(each.max()), int(each.sum()), int(each.sum())
-    away = np.arange(1, max(back, default=0) + 1)  # distance before the tile
-    begin, long = starts[:, None], sizes[:, None]
-    read = [(begin >= away) & (away <= d) & (away > d - long) for d in {*back, 0}]
-    earlier = np.any(read, axis=0).sum(axis=1)
-    return int((earlier + sizes).max()), int(earlier.sum()), int(earlier.sum()) + extent
 
 
 def _whole_chain(extent: int, like: TileChains) -> TileChains:
@@ -582,6 +573,13 @@ def _whole_chain(extent: int, like: TileChains) -> TileChains:
 
 def _shape(axis: int, axes: int) -> tuple[int, ...]:
     return tuple(-1 if k == axis else 1 for k in range(axes))
+
+
+def _placed(table: Array, axes: tuple[int, int], many: int) -> Array:
+    """A table over two of several axes."""
+    shape = [1] * many
+    shape[axes[0]], shape[axes[1]] = table.shape
+    return (table if axes[0] < axes[1] else table.T).reshape(shape)
 
 
 def _along(values: Array, axis: int, axes: int) -> Array:

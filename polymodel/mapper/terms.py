@@ -9,12 +9,15 @@ for the visits that find no previous value.
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+=======
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+>>>>>>> 4c626728 (Search: storage nodes that keep what the visit before held, counted exactly with the order of loops)
 from itertools import pairwise
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from polymodel.analysis.result import (
     Analysis,
@@ -28,96 +31,30 @@ from polymodel.analysis.result import (
 from polymodel.architecture.hierarchy import ActionCost
 from polymodel.frozen import dataclass
 from polymodel.mapper.aims import Added
-from polymodel.mapper.pricing import CountPlaceholders, LinearForm, PricedTimes, plus, total
+from polymodel.mapper.kept_tiles import steps_of
+from polymodel.mapper.pricing import (
+    END,
+    INSTANCES,
+    NONE,
+    OPERATIONS,
+    Actions,
+    CountPlaceholders,
+    Fans,
+    Form,
+    Key,
+    PricedTimes,
+    Term,
+    Transfers,
+    VisitStep,
+    plus,
+    total,
+)
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import Template, TemplateNode
 
 Array = Any
-END = -1
-OPERATIONS = -1
-INSTANCES = -2
 COMPUTE = -1
 READS = ("reads_fill", "reads_drain")
-Fans = frozenset[int]
-NONE: Fans = frozenset()
-
-
-class Term(NamedTuple):
-    """Elements of `operand` (`OPERATIONS`: iterations; `INSTANCES`: instances in use along the fanouts of
-    `spread`) in all tiles at `level` (`END`: one by one). `spread`: fanouts of which every instance has them,
-    although it could share them. `tile`: elements of the largest tile instead; `into`: at most the elements
-    of it that are live during the loops down to that level. `reaching`: (fanout, number): each counted once
-    per instance of the fanout by bundles from that number on. `each`: elements of one tile instead, with
-    those of the instances along `union` for which it is read. `slides`: without the elements that remain
-    across the iterations of the loop over this variable directly above the level. `behind`: for a recurrent
-    output, the elements read of the previous generation instead. `alive`: for a recurrent tile, one
-    generation, which is the minimum that is live. `since`: tiles stay over the loops that do not index the
-    operand, in the blocks from that below this level on (-1: none)."""
-
-    operand: int
-    level: int
-    union: Fans = NONE
-    split: Fans = NONE
-    own: Fans = NONE
-    spread: Fans = NONE
-    tile: bool = False
-    into: int | None = None
-    reaching: tuple[int, int] | None = None
-    each: bool = False
-    slides: int = -1
-    behind: bool = False
-    alive: bool = False
-    since: int = -1
-
-    @property
-    def of_one_generation(self) -> bool:
-        """Return whether it counts elements of one generation, as each transfer of the previous one does."""
-        return self.alive or (self.each and self.behind)
-
-    def repeated(self, bundle: int) -> Fans:
-        """Return the fanout whose instances by a bundle count, if any."""
-        counts = self.reaching is not None and bundle >= self.reaching[1]
-        return frozenset([self.reaching[0]]) if self.reaching is not None and counts else NONE
-
-
-@dataclass(frozen=True)
-class Transfers:
-    """The number of transfers of `size` elements in which the elements of `moved` cross a link; like a term,
-    a product of one factor per group."""
-
-    moved: Term
-    size: Term
-
-
-@dataclass(frozen=True)
-class Actions:
-    """The number of whole actions for equal transfers of values of `bits` bits each."""
-
-    transfers: Transfers
-    bits: int
-    per_action: int
-
-
-Part = Term | Transfers  # products of one factor per group
-Key = Term | Actions  # the keys of a form
-Form = LinearForm
-
-
-def parts(forms: Iterable[Form]) -> tuple[Part, ...]:
-    """The products from which the values of forms are computed."""
-    result: dict[Part, None] = {}
-    for key in (key for form in forms for key in form):
-        for part in (key.transfers, key.transfers.size) if isinstance(key, Actions) else (key,):
-            result[part] = None
-    return tuple(result)
-
-
-def worth(key: Key, value: Callable[[Part], Array]) -> Array:
-    """The value of one key of a form, `value` giving that of a product; it is monotone in each product."""
-    if not isinstance(key, Actions):
-        return value(key)
-    filled = np.ceil(value(key.transfers.size) * key.bits / key.per_action)
-    return value(key.transfers) * filled
 
 
 @dataclass(frozen=True)
@@ -392,7 +329,8 @@ class LinkCrossing:
     """One link of one operand: components at its ends (positions in the hierarchy), fanouts between them that
     share the tensor, and the level of the tile. For an output: `fresh`, elements of all instances without a
     previous value at the parent, and whether there are any (`begun`). `reads`: reads of an input per
-    operation. `behind`, `since`: as in `Term`."""
+    operation. `behind`, `since`: as in `Term`. `steps`: over
+    which elements of the tile stay from one visit to the next."""
 
     operand: int
     outer: int
@@ -407,6 +345,11 @@ class LinkCrossing:
     reads: int = 1
     behind: bool = False
     since: int = -1
+    steps: tuple[VisitStep, ...] = ()
+
+    def new(self, term: Term, times: float = 1.0) -> Form:
+        """Return the elements of a term, so many times, less those that stay over any of the steps."""
+        return {term: times} | {term._replace(step=step): -times for step in self.steps}
 
     def size(self, outside: Fans) -> Term | None:
         """Elements of one transfer, if these fanouts distinguish instances; None for values one by one."""
@@ -421,7 +364,7 @@ class LinkCrossing:
             self.operand, self.level, inside, slides=self.slides, behind=self.behind, since=self.since
         )
         times = float(self.reads) if self.level == END else 1.0
-        moved: tuple[Form, Form] = {each: times}, {each._replace(split=outside): times}
+        moved = self.new(each, times), self.new(each._replace(split=outside), times)
         if not self.output:
             return moved, ({}, {})
         return self.received(outside), moved
@@ -439,9 +382,9 @@ class LinkCrossing:
         """Return the partial sums that come back: to one of the instances that reduce them, along
         broadcasting fanouts to all. The busiest instance receives all but the sums of its first visit."""
         inside, all_get = self.union - outside, self.union & outside & self.broadcasts
-        elements: Form = {Term(self.operand, self.level, self.union - all_get): 1.0}
+        elements = self.new(Term(self.operand, self.level, self.union - all_get))
         lacking = {_spread(term, all_get): c for term, c in self.fresh.items()}
-        busiest: Form = {Term(self.operand, self.level, inside, split=outside): 1.0}
+        busiest = self.new(Term(self.operand, self.level, inside, split=outside))
         first: Form = {Term(self.operand, 0, own=outside): 1.0} if self.begun else {}
         return plus(elements, lacking, -1), plus(busiest, first, -1)
 
@@ -529,14 +472,22 @@ def _input(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]], be
         slides, since = sliding.get(level, -1), staying.get(level, -1)
         way = _crossing(t, i, o, (outer, inner, level), {}, False)
         way = replace(way, slides=slides, output=False, behind=behind, since=since)
+        way = replace(way, steps=_kept(t, o, level, 0))
         (asked, busiest), _ = way.passing(t.above(outer))
         size = way.size(t.above(outer))
         t.move(outer, "reads_fill", i, asked, busiest, COMPUTE if level == END else inner, size)
         if level != END:
             every = Term(i, level, slides=slides, behind=behind, since=since)
             size = Term(i, level, each=True, behind=behind)
-            t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner, size)
+            t.move(inner, "writes_fill", i, way.new(every), way.new(_share(t, every, inner)), inner, size)
         t.cross(way)
+
+
+def _kept(t: MovementTerms, o: Operand, level: int, above: int) -> tuple[VisitStep, ...]:
+    """Return the steps of loops below the level `above` over which the tile of an operand at a level stays
+    where it can."""
+    keeps = any(n.keeps and n.level == level for n in t.template.branch)
+    return steps_of(t.template.orders, o, range(above, level)) if keeps else ()
 
 
 def _links(t: MovementTerms, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -570,10 +521,13 @@ def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -
         _input(t, i, o, held, behind=True)
     fresh: Form = {} if o.accumulates else {Term(i, 0): 1.0}
     begun = not o.accumulates
+    above = 0  # the level of the next node further out that does not keep
     for outer, inner, level in _links(t, held):
         if t.space.memories[outer].read_first:
             fresh, begun = {}, False
         way = _crossing(t, i, o, (outer, inner, level), fresh, begun)
+        way = replace(way, steps=_kept(t, o, level, above))
+        above = above if any(n.keeps and n.level == level for n in t.template.branch) else level
         back, joint = way.passing(t.above(outer))
         end, size = COMPUTE if level == END else inner, way.size(t.above(outer))
         t.move(outer, "writes_drain", i, *joint, end, size)
@@ -582,10 +536,10 @@ def _output(t: MovementTerms, i: int, o: Operand, held: list[tuple[int, int]]) -
         if level == END:
             return
         every, size = Term(i, level), Term(i, level, each=True)
-        t.move(inner, "reads_drain", i, {every: 1.0}, {_share(t, every, inner): 1.0}, inner, size)
+        t.move(inner, "reads_drain", i, way.new(every), way.new(_share(t, every, inner)), inner, size)
         sent, busiest = way.received(t.above(inner))
         t.move(inner, "writes_fill", i, sent, busiest, inner, size)
-        fresh = plus({every: 1.0}, sent, -1)
+        fresh = plus(way.new(every), sent, -1)
 
 
 def _spread(term: Term, fans: Fans) -> Term:

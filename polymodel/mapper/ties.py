@@ -4,18 +4,24 @@ instance."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from polymodel.analysis.symbolic.regions import Region, What, numbered
-from polymodel.mapper.einsum_rules import ALIKE, POINTS, Elements, Tie
+from polymodel.analysis.symbolic.regions import Region, TileQuery, Tiles, What, numbered, total
+from polymodel.mapper.records import ALIKE
+from polymodel.mapper.windows import RankWindow
 
 if TYPE_CHECKING:
     from polymodel.mapper.records import FanoutDimension
+    from polymodel.mapper.space import Operand
 
 Array = Any
+# the elements of a pair that are counted, and the coefficients of a rank
+Elements = tuple[What, tuple[int, int]]
+POINTS: Elements = ("both", (0, 0))
 
 # Instances have unequal shares. Below the loops that separate the tiles of one term (`each`), instances may
 # hold what they need together (`joined`), and of the instances of a component (`instance`) the busiest one
@@ -27,6 +33,52 @@ MOST_SPREAD = 2**16  # points of a pair that may be spread
 # Loops over a variable, outermost first: the tile size and the role of each.
 Cuts = tuple[tuple[int, Literal["each", "joined", "instance"]], ...]
 CutPair = tuple[Cuts, Cuts]  # of both variables
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Two rank variables (positions) and the points of their region."""
+
+    u: int
+    v: int
+    region: Region
+
+    @property
+    def both(self) -> frozenset[int]:
+        return frozenset((self.u, self.v))
+
+    @property
+    def points(self) -> int:
+        return self.moved((0, 0), POINTS)
+
+    def of(self, operand: Operand) -> Elements:
+        """The elements of a tensor that the values of both variables distinguish."""
+        for w in operand.windows:
+            if isinstance(w, RankWindow) and {w.p, w.r} == self.both:
+                coefficients = (w.step_r, w.step_p) if w.p == self.u else (w.step_p, w.step_r)
+                return "rank", coefficients
+        indexed = self.both & operand.alone
+        if indexed == self.both:
+            return POINTS
+        return ("u" if self.u in indexed else "v" if self.v in indexed else "none"), (0, 0)
+
+    def moved(self, sizes: tuple[int, int], elements: Elements) -> int:
+        """Elements of all nonempty tiles, counted once per tile; a size of 0 means the whole extent."""
+        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
+        return total(self.region, one, other, *elements)
+
+    def largest(self, sizes: tuple[int, int], elements: Elements) -> int:
+        """Elements of the largest tile."""
+        what, rank = elements
+        if what == "none":
+            return 1
+        from polymodel.analysis.symbolic.pair_peaks import front
+
+        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
+        return front(self.region, one, other, (TileQuery(len(one), len(other), what, rank),))[0][0]
+
+    def _tiles(self, axis: int, size: int) -> Tiles:
+        return ((size, size),) if 0 < size < self.region.extents[axis] else ()
 
 
 def spreads(tie: Tie, fan: FanoutDimension) -> bool:

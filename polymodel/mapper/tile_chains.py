@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.errors import Refused
 from polymodel.factoring import divisors, prime_factors
 from polymodel.frozen import dataclass
 from polymodel.mapper.einsum_rules import spread_choices
@@ -28,6 +29,7 @@ from polymodel.pareto import rows_of
 
 Array = Any
 MOST_CHAINS = 2_000_000
+MOST_TOGETHER = 2**24
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def tile_chains(
     kinds = _kinds(space, template, members[0])
     ruled = {m for m, _ in space.rules.factors(members[0])}
     homes = template.homes[members[0]] if template.homes else ()
-    slides = any(n.slides == members[0] or n.stays is not None for n in template.nodes)
+    slides = any(n.slides == members[0] or n.stays is not None or n.keeps for n in template.nodes)
     slides = slides or any(
         n.slides == ANY and members[0] in space.operands[n.operand].windowed for n in template.nodes
     )
@@ -304,6 +306,17 @@ def broken_rules(space: EinsumSpace, template: Template, variable: int, chains: 
         if held and variable not in o.alone and variable not in o.windowed:
             result += np.prod(np.array(trips[: held[0]]), axis=0) > 1
     return result
+
+
+def require_combinable(space: EinsumSpace, found: Sequence[TileChains]) -> None:
+    """Raises Refused for more combinations of tile sizes than there is memory for, where variables are not
+    in pairs."""
+    for group in space.groups if any(o.boxes is not None for o in space.operands) else ():
+        if math.prod(found[b].count for b in group) > MOST_TOGETHER:
+            names = " and ".join(space.variables[space.bundles[b][0]] for b in group)
+            what = f"{space.name}: more than {MOST_TOGETHER:,} combinations of tile sizes of {names}"
+            remedy = "let fewer memories hold its tensors (`may_keep`, `bypass`)"
+            raise Refused(what, remedy, code="too-large")
 
 
 def count_at_most(space: EinsumSpace, template: Template) -> int:

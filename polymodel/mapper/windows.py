@@ -238,6 +238,37 @@ def sliding_elements(window: RankWindow, p: Tiles, r: Tiles, along_p: bool, step
     return len(distinct_numbers(begin[:, None] + tile))
 
 
+@lru_cache(maxsize=65536)
+def kept_elements(window: RankWindow, p: Tiles, r: Tiles, moved: int) -> int:
+    """Return the number of distinct elements of a window's rank that instances read together and that each of
+    them that has one had in a tile `moved` elements before."""
+    tile = distinct_numbers(
+        (window.step_r * np.arange(p[0])[:, None] + window.step_p * np.arange(r[0])).reshape(-1)
+    )
+    lacking = np.setdiff1d(tile, tile - moved, assume_unique=True)
+    if len(lacking) == len(tile):
+        return 0
+    starts = [EqualRanges(1, several).values for _, several in (p, r)]
+    begin = (window.step_r * starts[0][:, None] + window.step_p * starts[1]).reshape(-1)
+    every, new = (len(distinct_numbers(begin[:, None] + x)) if len(x) else 0 for x in (tile, lacking))
+    return every - new
+
+
+def kept_table(
+    window: RankWindow, every_p: Sequence[Tiles], every_r: Sequence[Tiles], pairs: Array, moved: Array
+) -> Array:
+    """Return `kept_elements` [...] of pairs of tiles, by the number of the first one times the number of the
+    others plus the number of the second one, and distances."""
+    low, high = int(moved.min(initial=0)), int(moved.max(initial=0))
+    codes, which = np.unique(pairs * (high - low + 1) + (moved - low), return_inverse=True)
+    kept = []
+    for code in codes.tolist():
+        pair, ahead = divmod(code, high - low + 1)
+        p, r = divmod(pair, len(every_r))
+        kept.append(kept_elements(window, every_p[p], every_r[r], ahead + low))
+    return np.array(kept, dtype=float)[which.reshape(pairs.shape)]
+
+
 # Accesses of one operation to several elements: a window over a rank variable and one that no loop
 # iterates.
 

@@ -385,11 +385,11 @@ class LoopRuleReader:
         )
 
     def _policies(self, place: str, policies: Sequence[str], path: Path) -> Iterator[LoopRule]:
-        if "refill" not in policies:
+        if "refill" not in policies and {*policies} != {"keep_previous"}:
             remedy = "write `reuse: [refill, slide]`: a node that no window slides along refills"
             message = "the policies that nodes may have lack refill"
             self.numbers.faults.add(path, message, remedy, code="missing-key")
-        elif "slide" in policies:
+        elif {*policies} != {"refill"}:
             yield LoopRule("reuse", place, f"reuse: [{', '.join(policies)}]", frozenset(policies))
 
     def _tensors(self, kind: str, place: str, text: str | None, path: Path) -> Iterator[LoopRule]:

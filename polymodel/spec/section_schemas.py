@@ -374,7 +374,7 @@ Names = Annotated[tuple[NameText, ...], Listed]
 
 
 Factors = dict[NameText, Factor]
-Policy = Literal["refill", "slide"]
+Policy = Literal["refill", "slide", "keep_previous"]
 Policies = Annotated[tuple[Policy, ...], Listed]
 HaloPolicies = Annotated[tuple[Literal["retained", "recomputed"], ...], Listed]
 
@@ -385,7 +385,7 @@ class MemoryRule(SchemaObject):
     temporal loops over it (`4`, `<= 4`, `>= 4`). `order`: rank variables of these loops, outermost first;
     `...` stands for any others. `no_refetch`: tensors that are fetched into it once: no loop above them is
     over a variable that does not index them. `reuse`: policies that its storage nodes may have, including
-    `refill`."""
+    `refill`, or `keep_previous` alone."""
 
     keep: SetText | None = None
     may_keep: SetText | None = None

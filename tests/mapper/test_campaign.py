@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from math import inf, prod
@@ -27,7 +27,8 @@ from polymodel.errors import SpecError
 from polymodel.loading import Spec
 from polymodel.mapper import first_mappings
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
-from tests.mapper.brute_evaluated import FusedPair, Listed, UnevenlyListed, figures
+from tests.mapper.brute_evaluated import Fused, FusedPair, Listed, Part, UnevenlyListed, figures
+from tests.mapper.brute_kept import branches, keeping
 from tests.mapper.test_slides import sliding, staying
 from tests.mapper.test_ties import figures as whole_tiles
 from tests.mapper.test_windows import fanouts, memory
@@ -43,6 +44,7 @@ TEXTS = {
     "channels": "O[p,c] = I[W=p+r-1] * F[r,c]",
     "mask": "Z[m] = A[m,n] * B[n]",
     "masked": "Z[m,k] = A[m,n] * B[n,k]",
+    "plane": "O[p,q] = I[W=p+r, V=q+s] * F[r,s]",
     "late": "O[P=p-1,c] = I[W=p+r-2] * F[r,c]",
     "late mask": "Z[M=m-2,k] = A[M=m-2,n] * B[n,k]",
     "stencil": "O[X=p] = I[X=p-1] + I[X=p+1]",
@@ -95,6 +97,11 @@ class Space:
     def trees(self) -> Iterator[LoopTree]:
         """All mappings that obey the constraints."""
         for tree in self.listed.trees():
+            if "keep" in self.features:
+                (einsum,) = self.spec.workload.einsums
+                refilling = [tree] if "refill" in self.asked["memories"]["GLB"]["reuse"] else []
+                yield from filter(self._obeys, (*keeping(tree, einsum, ["GLB"]), *refilling))
+                continue
             for one in sliding(tree, self.along) if "slide" in self.features else (tree,):
                 for kept in staying(one, "GLB") if "slide" in self.features else (one,):
                     if self._obeys(kept):
@@ -164,7 +171,7 @@ def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
     tied = kind in TIED
     text, found = TEXTS[kind], {"padding" if tied else kind.replace("stride", "window")}
     found |= {"late"} if kind.startswith("late") else set()
-    sizes = {"m": (3, 4, 6), "k": (2, 4), "p": (3, 4, 6), "r": (2, 3), "c": (1, 2)}
+    sizes = {"m": (3, 4, 6), "k": (2, 4), "p": (3, 4, 6), "r": (2, 3), "c": (1, 2), "q": (2,), "s": (2,)}
     shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in sizes.items() if v in text}
     ranks: dict[str, int] = {}
     if kind in ("mask", "masked"):
@@ -181,6 +188,7 @@ def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
     dims = fanouts(pick, pick.choice((1, 1, 2)))
     pes = {"type": "Container", "name": "PE", "spatial": dims}
     buffer = memory("GLB", 4, pick.choice((24, 32, 48, 64)), 32, buffering=pick.choice(("single", "double")))
+    buffer |= {"tensors": {"may_keep": "I"}} if kind == "plane" else {}
     order = pick.choice(([buffer, pes], [pes, buffer]))
     nodes = [memory("DRAM", 64, "inf", 16), *order]
     if pick.random() < 0.3:
@@ -204,11 +212,30 @@ def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
     }  # fmt: skip
     arch = {"nodes": nodes, "assume_overlap": pick.random() < 0.7}
     spec = pm.load({"schema_version": 1, "workload": work, "arch": arch})
-    if pick.random() < 0.4:
+    if pick.random() < 0.4 and kind != "plane":
         found.add("constraints")
         _constrain(pick, spec, asked)
         found |= {"as high as can be"} if "max" in str(asked.get("min_utilisation")) else set()
     return Space(spec, asked, found)
+
+
+def keeping_pairs(pick: Random) -> Iterator[PairSpace]:
+    """Chains in which nodes keep what the preceding visit held."""
+    for space in pair_spaces(pick, tuple(k for k in PAIRS if k not in TIED)):
+        space.asked.setdefault("memories", {}).setdefault("GLB", {})["reuse"] = pick.choice(POLICIES[:2])
+        yield space
+
+
+KEEPING = ("product", "window", "window", "stride", "plane", *SEVERAL)
+POLICIES = (["keep_previous"], ["refill", "keep_previous"], ["refill", "slide", "keep_previous"])
+
+
+def keeping_spaces(pick: Random) -> Iterator[Space]:
+    """Spaces of boxes whose tiles are alike, in which nodes keep what the preceding visit held."""
+    for space in spaces(pick, KEEPING):
+        if "uneven in space" not in space.features:
+            space.asked.setdefault("memories", {}).setdefault("GLB", {})["reuse"] = pick.choice(POLICIES)
+            yield replace(space, features=space.features - {"slide", "stay"} | {"keep"})
 
 
 def _constrain(pick: Random, spec: Spec, asked: dict[str, Any]) -> None:
@@ -264,6 +291,18 @@ class PairSpace:
         """Mappings that hand on T in the buffer, and others."""
         return FusedPair(self.spec, "T", self.shared), FusedPair(self.spec, "T", (), apart=True)
 
+    def structures(self, pair: FusedPair) -> Iterator[tuple[Fused, list[Part], list[Part]]]:
+        """Shared loops, and the parts below them; where nodes keep, they do so below no shared loops."""
+        policies = self.asked.get("memories", {}).get("GLB", {}).get("reuse", ["refill"])
+        one, other = self.spec.workload.einsums
+        for loops, first, second in pair.structures():
+            if "refill" not in policies and not pair.apart:
+                continue
+            if "keep_previous" in policies and not loops:
+                first = [(above, x) for above, b in first for x in branches(b, one, ["GLB"])]
+                second = [(above, x) for above, b in second for x in branches(b, other, ["GLB"])]
+            yield loops, first, second
+
     def size(self) -> int:
         return sum(one.size() for one in self.listed)
 
@@ -271,7 +310,7 @@ class PairSpace:
         """Mappings that obey the constraints and that no point of the front is better than, if what each
         Einsum costs adds up, with the sums. Which of them fit is not looked at."""
         for pair in self.listed:
-            for loops, firsts, seconds in pair.structures():
+            for loops, firsts, seconds in self.structures(pair):
                 rows = [self._figures(pair.tree(loops, (a, seconds[0]))) for a in firsts]
                 columns = [self._figures(pair.tree(loops, (firsts[0], b))) for b in seconds]
                 energy, latency = (
@@ -471,6 +510,26 @@ def test_fronts_of_einsums_that_read_several_elements(seed: int, many: int) -> N
     found = campaign(spaces(Random(seed), SEVERAL), many)
     assert found["mappings"] > 10 * many
     assert many < 60 or min(found[f] for f in (*SEVERAL, "links", "tolls", "slide", "uneven in space")) >= 3
+
+
+@pytest.mark.parametrize(
+    ("seed", "many"), [(1, 3), *(pytest.param(n, 50, marks=pytest.mark.slow) for n in range(2, 7))]
+)
+def test_fronts_of_nodes_that_keep(seed: int, many: int) -> None:
+    found = campaign(keeping_spaces(Random(seed)), many)
+    assert found["mappings"] > 10 * many
+    assert many < 50 or min(found[f] for f in ("window", "plane", "links", "tolls", "constraints")) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_fronts_of_chains_whose_nodes_keep(seed: int) -> None:
+    pick, found = Random(seed), Counter[str]()
+    for space in islice(keeping_pairs(pick), 30):
+        found["mappings"] += check_pair(space, pick)
+        found.update(space.features)
+    assert found["mappings"] > 500
+    assert min(found[f] for f in ("window", "stride", "neighbours", "fanout", "constraints")) >= 2
 
 
 def pairs(seed: int, many: int) -> Counter[str]:

@@ -161,7 +161,7 @@ def test_faults_and_what_is_not_covered_are_told() -> None:
     with faults("missing-key", at="constraints.memories.GLB.reuse"):
         pm.explore(spec, constraints=asked("slide"))
     with faults("unknown-choice", at="constraints.memories.GLB.reuse[1]"):
-        pm.explore(spec, constraints=asked("refill", "keep_previous"))
+        pm.explore(spec, constraints=asked("refill", "cache"))
     with refused("unsupported-instances", "GLB"):
         pm.explore(spec, constraints=asked("refill", "slide", sizes="all"))
     assert (

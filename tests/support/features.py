@@ -119,9 +119,8 @@ FAST_WITH_PE = (
     unit(),
 )
 REFILLS = (
-    "storage nodes of the search refill, or slide along the loop right above them, or inputs over loops "
-    "above instances, where `reuse` says so; "
-    "what a tile has in common with one of an earlier iteration further out is fetched again"
+    "storage nodes of the search refill unless `reuse` of their memory has other policies; "
+    "what a tile has in common with the one before is fetched again"
 )
 
 FEATURES: tuple[Feature, ...] = (
@@ -277,6 +276,7 @@ FEATURES: tuple[Feature, ...] = (
         (memory("DRAM", 1e-10), memory("GLB", 1e-12, 8 * 10), unit()),
         tagged(WINDOW_TREE, "GLB", reuse="keep_previous"),
         outside=REFILLS,
+        constraints={"memories": {"GLB": {"reuse": ["refill", "keep_previous"]}}},
     ),
     Feature("windows", convolution(), tree=WINDOW_TREE, slopes="ski"),
     Feature("strides with holes", convolution(size=4, taps=2, stride=3), tree=WINDOW_TREE, slopes="ski"),

@@ -73,6 +73,11 @@ def _read_once(report: pm.Report) -> bool:
     return int(mine["read_bits"].sum()) == 16 * 8
 
 
+def _policies_in(report: pm.Report, memory: str) -> set[str]:
+    nodes = (n for _, n, _ in report.spec.mapping.walk() if isinstance(n, StorageNode))
+    return {str(n.reuse) for n in nodes if n.component == memory}
+
+
 def _in_order(found: Sequence[str], asked: Sequence[str]) -> bool:
     """Whether the variables that are named stand in the order that is asked for."""
     named = [v for v in found if v in asked]
@@ -119,6 +124,12 @@ REQUESTS: tuple[Request, ...] = (
         "storage that may slide (`reuse`)",
         _rule("memories", "GLB", "reuse", value=["refill", "slide"]),
         SPACES,
+    ),
+    Request(
+        "storage that keeps what the visit before held (`reuse`)",
+        _rule("memories", "GLB", "reuse", value=["keep_previous"]),
+        SPACES,
+        lambda report: _policies_in(report, "GLB") <= {"keep_previous"},
     ),
     Request(
         "variables spread over a fanout",

@@ -460,8 +460,8 @@ SEARCH: Texts = {
             "weight",
         ),
         "reuse": entry(
-            "Policies that storage nodes here may have: `refill`, and `slide` where the loop right above a "
-            "node goes over a variable of a window of its tensor.",
+            "Policies that storage nodes here may have: `refill`, `slide` where the loop right above a "
+            "node goes over a variable of a window of its tensor, and `keep_previous`.",
             ["refill", "slide"],
         ),
     },

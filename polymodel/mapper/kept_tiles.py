@@ -1,0 +1,100 @@
+"""Storage nodes that keep what the preceding visit held: orders of the loops above them, and kinds of steps.
+
+Under `keep_previous` an element stays over a step from one visit to the next if both tiles have it. A step is
+told by the outermost loop that it advances; loops further in start again. Where all tiles of a variable are
+equal, a step keeps nothing if such a loop indexes the tensor alone, and of a window as much as the distance
+between both tiles leaves. So what stays depends on the order of the loops, which a template then fixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations, product
+from typing import TYPE_CHECKING
+
+from polymodel.errors import Refused
+from polymodel.mapper.einsum_rules import LoopRules
+from polymodel.mapper.pricing import VisitStep
+from polymodel.mapper.ties import Tie
+from polymodel.workload.einsum import Einsum
+
+if TYPE_CHECKING:
+    from polymodel.mapper.space import EinsumSpace, Operand
+    from polymodel.mapper.templates import TemplateNode
+
+Order = tuple[int, ...]  # bundles, by their first variables, as their loops stand in a block, outermost first
+
+
+def block_orders(space: EinsumSpace, branch: Sequence[TemplateNode]) -> Iterator[tuple[Order, ...]]:
+    """Yield the orders of the loops in each block of a branch, down to the last node that keeps, which the
+    search distinguishes.
+
+    The loops of a block stand in the order of one node that keeps: first those that index its tensor alone,
+    then those of its windows, in each order, then all others. It is the next such node inside; in the blocks
+    above it, it may be any one. A loop along which the node right below slides is innermost.
+    """
+    keeping = [n for n in branch if n.keeps]
+    last = max(n.level for n in keeping)
+    mine = {n.level: _own_orders(space, n.operand) for n in keeping}
+    result: dict[tuple[Order, ...], None] = {}
+    for chosen in product(*mine.values()):
+        orders = dict(zip(mine, chosen, strict=True))
+        for first in orders:
+            result[tuple(_orders(branch, orders, first, range(last)))] = None
+    yield from result
+
+
+def _own_orders(space: EinsumSpace, operand: int) -> list[Order]:
+    """The orders of the loops right above a node of this operand."""
+    o, firsts = space.operands[operand], [members[0] for members in space.bundles]
+    outer = tuple(v for v in firsts if v in o.alone)
+    inner = tuple(v for v in firsts if v not in o.alone | o.windowed)
+    return [(*outer, *some, *inner) for some in permutations(v for v in firsts if v in o.windowed)]
+
+
+def _orders(
+    branch: Sequence[TemplateNode], orders: Mapping[int, Order], first: int, levels: range
+) -> Iterator[Order]:
+    """Yield the order of each block; above the node at level `first` that of this one."""
+    for level in levels:
+        order = orders[first if first > level else min(k for k in orders if k > level)]
+        along = next((n.slides for n in branch if n.level == level + 1), -1)
+        yield tuple(sorted(order, key=lambda v: v == along))
+
+
+def steps_of(orders: Sequence[Order], operand: Operand, levels: range) -> tuple[VisitStep, ...]:
+    """Return the steps of loops in the blocks below these levels, by their orders, over which elements of an
+    operand may stay."""
+    result = []
+    for level in levels:
+        for at, v in enumerate(orders[level]):
+            if v not in operand.alone:
+                result.append(VisitStep(level, v, frozenset(orders[level][at + 1 :])))
+    return tuple(result)
+
+
+def written_order(space: EinsumSpace, order: Order) -> list[int]:
+    """The variables of a block, outermost loop first."""
+    members = {some[0]: some for some in space.bundles}
+    return [v for first in order for v in members[first]]
+
+
+def counted_policies(
+    one: Einsum, rules: LoopRules, operands: Collection[Operand], ties: Collection[Tie]
+) -> LoopRules:
+    """Return the rules without nodes that keep where these are not counted: in copies, and where tiles of an
+    operand are not alike. Raises Refused if such nodes may do nothing else, and beside rules on loops."""
+    if one.is_copy:
+        return replace(rules, keeping=frozenset())
+    if rules.placed:
+        what = "the search does not cover nodes that keep_previous beside `factors` and `order` of memories"
+        raise Refused(what, "leave one of them out", code="unsupported-constraint")
+    unlike = (o.imaged or o.first_differs or o.forward or o.carried for o in operands)
+    if not ties and not any(unlike):
+        return rules
+    if rules.always:
+        what = f"the search does not cover nodes of {one.name} that keep_previous: not all tiles are alike"
+        remedy = "let nodes refill as well: `reuse: [refill, keep_previous]`"
+        raise Refused(what, remedy, code="unsupported-instances")
+    return replace(rules, keeping=frozenset())

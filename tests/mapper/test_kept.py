@@ -1,0 +1,144 @@
+"""Storage nodes of the search that keep what the preceding visit held; fronts are in `test_campaign`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import Loop, LoopTree, Node, StorageNode
+from polymodel.reuse import Reuse
+from tests.faults import faults, refused
+from tests.mapper.brute_evaluated import Listed, figures
+from tests.mapper.brute_kept import keeping
+from tests.mapper.test_windows import memory
+
+WINDOW = "O[p] = I[W=p+r] * F[r]"
+PADDED = "O[p] = I[W=p+r-1] * F[r]"
+
+
+def spec_of(text: str = WINDOW, p: int = 4, r: int = 3, size: float = 40, **of_i: object) -> Spec:
+    """Windows on DRAM and a buffer."""
+    shape = {"p": f"0 <= p < {p}", "r": f"0 <= r < {r}"}
+    ranks = {"W": p} if text == PADDED else {}
+    nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 4, size, 32, **of_i)]
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2}]})
+    work = {"iteration_space_shape": shape, "rank_sizes": ranks, "bits_per_value": {"All": 8}}
+    return pm.load({"schema_version": 1, "workload": {**work, "einsums": [text]}, "arch": {"nodes": nodes}})
+
+
+def asked(*policies: str, memory: str = "GLB", **more: object) -> dict[str, Any]:
+    return {"memories": {memory: {"reuse": list(policies)}}, **more}
+
+
+def policies(tree: LoopTree, component: str = "GLB") -> set[Reuse]:
+    return {n.reuse for _, n, _ in tree.walk() if isinstance(n, StorageNode) and n.component == component}
+
+
+def least(spec: Spec, *several: str) -> float:
+    return float(pm.explore(spec, objectives="energy", constraints=asked(*several)).frame["energy"].min())
+
+
+def test_what_stays_over_a_wrap_is_counted() -> None:
+    """Two tiles of p and two of q: only what keeps over the wrap of q has what both rows of tiles share."""
+    text = "O[p,q,m] = I[W=p+r,V=q+s] * F[r,s,m]"
+    shape = {"p": "0 <= p < 4", "q": "0 <= q < 4", "m": "0 <= m < 2"}
+    shape |= {"r": "0 <= r < 3", "s": "0 <= s < 3"}
+    tensors = {"keep": "I", "may_keep": "I"}
+    nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 1, 16 * 8, 32, tensors=tensors)]
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2}]})
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+    found = {name: least(spec, "refill", *([name] if name != "refill" else [])) for name in Reuse}
+    assert found["keep_previous"] < found["slide"] < found["refill"]
+    (point,) = pm.explore(spec, objectives="energy", constraints=asked("keep_previous"))
+    assert policies(point.mapping) == {Reuse.KEEP_PREVIOUS}
+    assert pm.excluded_by(point.spec, asked("keep_previous")) == ()
+
+
+def test_outputs_keep_partial_sums_in_scratchpads() -> None:
+    """The buffer holds inputs below k, and a scratchpad below it partial sums over all of k."""
+    work = {
+        "iteration_space_shape": {"m": "0 <= m < 4", "k": "0 <= k < 8"},
+        "bits_per_value": {"All": 8},
+        "einsums": ["Z[m] = A[m,k] * B[k]"],
+    }
+    nodes = [
+        memory("DRAM", 64, "inf", 16),
+        memory("GLB", 4, 8, 32, tensors={"keep": "A", "may_keep": "A | Z"}),
+        memory("RF", 1, 8, 32, tensors={"keep": "Z", "may_keep": "Z"}),
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2}]},
+    ]
+    spec = pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+    refilling, keeping_sums = (
+        pm.explore(spec, objectives="accesses:DRAM", constraints=asked(*x, memory="RF")).frame
+        for x in (("refill",), ("keep_previous",))
+    )
+    assert keeping_sums["accesses:DRAM"].min() < refilling["accesses:DRAM"].min()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_membership_knows_the_orders_of_loops(seed: int) -> None:
+    pick, spec = Random(seed), spec_of(size=1000)
+    (one,) = spec.workload.einsums
+    several = [t for x in Listed(spec).trees() for t in keeping(x, one, ["GLB"])]
+    others = 0
+    for tree in pick.sample(several, 40):
+        assert pm.excluded_by(spec.with_mapping(tree), asked("refill", "keep_previous")) == ()
+        assert figures(spec, tree) is not None
+        turned = _turned(tree)
+        if turned not in several:
+            others += 1
+            (told,) = pm.excluded_by(spec.with_mapping(turned), asked("keep_previous"))
+            assert told.endswith("where nodes keep (docs/explore.md says which are)")
+    assert others
+
+
+def _turned(tree: LoopTree) -> LoopTree:
+    """The first two loops that stand right below one another, the other way round."""
+    nodes: list[Node] = [*tree.nodes]
+    held = [n for n in nodes[1:] if isinstance(n, StorageNode)]
+    last = nodes.index(held[-1]) if held else 0
+    for k, (a, b) in enumerate(pairwise(nodes)):
+        if isinstance(a, Loop) and isinstance(b, Loop) and k + 1 < last:
+            nodes[k : k + 2] = [b, a]
+            break
+    return LoopTree(tuple(nodes))
+
+
+def test_membership_tells_policies() -> None:
+    (point,) = pm.explore(spec_of(), objectives="energy", constraints=asked("keep_previous"))
+    (told, *_) = pm.excluded_by(point.spec)
+    assert told.endswith(
+        "`keep_previous` (`explore: {memories: {GLB: {reuse: [refill, keep_previous]}}}` admits it)"
+    )
+    nodes = (replace(n, reuse="refill") if isinstance(n, StorageNode) else n for n in point.mapping.nodes)
+    refilling = point.spec.with_mapping(LoopTree(tuple(nodes)))
+    (told, *_) = pm.excluded_by(refilling, asked("keep_previous"))
+    assert told.endswith("has the reuse policy `refill` (`reuse` of GLB)")
+    assert pm.excluded_by(refilling, asked("refill", "keep_previous")) == ()
+
+
+def test_what_is_not_covered_is_told() -> None:
+    spec = spec_of()
+    with faults("missing-key", at="constraints.memories.GLB.reuse"):
+        pm.explore(spec, constraints=asked("slide", "keep_previous"))
+    with refused("unsupported-instances", "GLB that keep_previous beside `sizes: all`"):
+        pm.explore(spec, constraints=asked("keep_previous", sizes="all"))
+    with refused("unsupported-instances", "reuse"):
+        pm.explore(spec, constraints=asked("keep_previous", spatial_sizes="all"))
+    with refused("unsupported-instances", "`allocation: live`"):
+        pm.explore(spec_of(allocation="live"), constraints=asked("keep_previous"))
+    ordered = asked("refill", "keep_previous")
+    ordered["memories"]["GLB"]["order"] = ["p", "r"]
+    with refused("unsupported-constraint", "`factors` and `order`"):
+        pm.explore(spec, constraints=ordered)
+    with refused("unsupported-instances", "O that keep_previous: not all tiles are alike"):
+        pm.explore(spec_of(PADDED), constraints=asked("keep_previous"))
+    front = pm.explore(spec_of(PADDED), constraints=asked("refill", "keep_previous"))
+    assert {p for point in front for p in policies(point.mapping)} <= {Reuse.REFILL}
