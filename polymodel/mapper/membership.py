@@ -8,13 +8,8 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-<<<<<<< HEAD
 from dataclasses import replace
-from itertools import combinations
-=======
-from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations, product
->>>>>>> 4c626728 (Search: storage nodes that keep what the visit before held, counted exactly with the order of loops)
 from math import prod
 from typing import TYPE_CHECKING
 

@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache, reduce
 from itertools import product
-<<<<<<< HEAD
-from typing import Any, TypeVar
-=======
-from typing import Any, NamedTuple
->>>>>>> 4c626728 (Search: storage nodes that keep what the visit before held, counted exactly with the order of loops)
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 

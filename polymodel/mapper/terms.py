@@ -9,13 +9,8 @@ for the visits that find no previous value.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-=======
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
->>>>>>> 4c626728 (Search: storage nodes that keep what the visit before held, counted exactly with the order of loops)
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -329,8 +324,8 @@ class LinkCrossing:
     """One link of one operand: components at its ends (positions in the hierarchy), fanouts between them that
     share the tensor, and the level of the tile. For an output: `fresh`, elements of all instances without a
     previous value at the parent, and whether there are any (`begun`). `reads`: reads of an input per
-    operation. `behind`, `since`: as in `Term`. `steps`: over
-    which elements of the tile stay from one visit to the next."""
+    operation. `behind`, `since`: as in `Term`. `steps`: those over which elements of the tile stay from one
+    visit to the next."""
 
     operand: int
     outer: int
@@ -391,7 +386,7 @@ class LinkCrossing:
 
 def costs(space: EinsumSpace, template: Template) -> CostTerms:
     """All costs of a template, which do not depend on the variables of its fused loops."""
-    key = template.nodes, template.parents, template.unit, template.bottom, template.depth
+    key = template.nodes, template.parents, template.unit, template.bottom, template.depth, template.orders
     return space.prices.of_nodes(key, lambda: _costs(space, template))
 
 

@@ -4,13 +4,13 @@ instance."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from polymodel.analysis.symbolic.regions import Region, TileQuery, Tiles, What, numbered, total
+from polymodel.frozen import dataclass
 from polymodel.mapper.records import ALIKE
 from polymodel.mapper.windows import RankWindow
 
