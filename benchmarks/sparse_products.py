@@ -55,6 +55,23 @@ def moved(
     return took
 
 
+def gamma(entries: int) -> dict[str, Row]:
+    """Time of counting Gamma's traffic, whose partial products are merged some rows at a time."""
+    a = graph(entries, 69)
+    matrix = csr_array((a.values.astype(float), tuple(a.coords)), shape=a.shape)
+    peer, _ = cpu(lambda: matrix @ matrix)
+    first = pm.SparseTensor.from_coo("A", ("K", "M"), a.shape, a.coords[::-1], a.values)
+    given = {"A": first, "B": a.renamed("B", ("K", "N"))}
+    took, traffic = cpu(lambda: pm.traffic(pm.load("teaal/gamma_traffic"), given, replacement="lru"))
+    assert isinstance(traffic, CascadeTraffic)
+    if traffic.einsum("Z").unit("FPMul").total != multiplies_of(a):
+        raise AssertionError(f"{multiplies_of(a):,} multiplies are not what Gamma's traffic counts")
+    name = (
+        f"Gamma with its mergers, {a.nnz:,} nonzeros, {multiplies_of(a) / 1e6:,.0f} M multiplies, LRU cache"
+    )
+    return {name: cpu_seconds(took, peer, "SciPy's product")}
+
+
 def multiplies_of(a: pm.SparseTensor) -> int:
     """Of A x A: per coordinate of the rank summed over, the nonzeros of its column times those of its row."""
     columns, rows = (np.bincount(c, minlength=ROWS) for c in (a.coords[1], a.coords[0]))
@@ -96,4 +113,4 @@ def products(entries: int = 800_000) -> dict[str, Row]:
         took = counted(sliced, a, wide, False, int(np.count_nonzero(product)))
         name = f"SpMM, {a.nnz:,} nonzeros, {WIDE} columns stamped in time, counts and times"
         result[name] = cpu_seconds(took, peer, "SciPy's product with an array")
-    return result
+    return result | gamma(entries // 4)

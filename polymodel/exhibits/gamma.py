@@ -127,8 +127,8 @@ def figures() -> Iterator[PublishedFigure]:
         yield from one.figures()
     yield PublishedFigure(
         "wiki-Vote, ca-CondMat, email-Enron: traffic and time", "bytes, ns", "in the data", None,
-        "no generator here has the structure of the first two: how often two rows share a column decides how "
-        "large the result is; the third has 51 million multiplies, which a merger has to walk",
+        "no generator here has their structure: how often two rows share a column decides how large the "
+        "result is",
     )  # fmt: skip
 
 

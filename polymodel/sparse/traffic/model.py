@@ -7,20 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.execute.plan import make_plan, rank_of
-from polymodel.sparse.execute.rank_loops import in_loop_variables
+from polymodel.sparse.execute.plan import rank_of
 from polymodel.sparse.execute.sizes import by_another_name
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.sparse.traffic.einsum import CountedEinsum
-from polymodel.sparse.traffic.inputs import element_bits
+from polymodel.sparse.traffic.cascade import CountedCascade
 from polymodel.sparse.traffic.parts import counted
 from polymodel.sparse.traffic.records import CascadeTraffic, EinsumTraffic
 from polymodel.sparse.traffic.replacement import LRU, OPTIMAL
+from polymodel.sparse.traffic.rows import in_parts
 from polymodel.spec.teaal.convert import strides_of, with_strides, without_constants
 from polymodel.spec.teaal.records import (
-    Expression,
-    IndexedTensor,
     TeaalSpec,
 )
 
@@ -110,46 +107,23 @@ def traffic(
         message = f"Einsum {constants[0]} reads no tensor"
         raise Refused(message, "put its scalars where it is read", code="unsupported-einsum")
     sizes = _checked(spec, tensors, walked, replacement)
-    known = dict(tensors)
-    # No count depends on the value of a scalar.
-    scalars = {f: 1.0 for e in spec.expressions for f in _factors(e) if isinstance(f, str)}
-    values = {**sizes, **(symbols or {})}
-    slices = Slices()
-    result = []
-    for at, expression in enumerate(spec.expressions):
-        mapping = spec.mapping_of(expression.name)
-        named, here, followed = in_loop_variables(expression, mapping, spec.declaration, known, sizes)
-        plan = make_plan(named, mapping, known, here, scalars, values, slices, False, {}, followed)
-        whole = plan_walked(spec, expression.name, walked)
-        einsum = CountedEinsum(spec, expression.name, known, values, whole, replacement)
-        later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)
+    cascade = CountedCascade(spec, symbols or {}, walked, replacement)
+    result = in_parts(cascade, tensors, sizes) or _whole(cascade, tensors, sizes)
+    blocks = fused_blocks(spec)
+    return CascadeTraffic(result, blocks, total_time(result, blocks))
+
+
+def _whole(
+    cascade: CountedCascade, tensors: Mapping[str, SparseTensor], sizes: Mapping[str, int]
+) -> tuple[EinsumTraffic, ...]:
+    known, slices, result = dict(tensors), Slices(), []
+    for expression in cascade.spec.expressions:
+        einsum, plan = cascade.counted(expression, known, sizes, slices)
+        later = cascade.read_later(expression)
         result.append(counted(einsum, plan, later))
         if later:
             known[expression.name] = einsum.nest.result
-    blocks = fused_blocks(spec)
-    return CascadeTraffic(tuple(result), blocks, total_time(result, blocks))
-
-
-def plan_walked(
-    spec: TeaalSpec, einsum: str, walked: Mapping[str, Sequence[str]] | None
-) -> dict[str, tuple[str, ...]]:
-    """Return, for each input of one Einsum, the ranks that are iterated over their whole shape."""
-    loops = spec.mapping_of(einsum).loop_order
-    used = dict.fromkeys(o.tensor for o in spec.expression(einsum).operands)
-    if walked is not None:
-        return {t: tuple(r for r in walked[t] if r in loops) for t in used if t in walked}
-    result: dict[str, tuple[str, ...]] = {}
-    for tensor in (t for t in used if t in spec.inputs):
-        names = {b.format for b in spec.bindings_of(einsum).bindings if b.tensor == tensor}
-        forms = [f for f in spec.formats if f.tensor == tensor and f.configuration in names]
-        ranks = [r for f in forms for r in f.ranks if r.rank != (f.rank_order or (f.ranks[-1].rank,))[-1]]
-        whole = [r.rank for r in ranks if r.format == "U" and element_bits(r, "payload")]
-        result[tensor] = tuple(dict.fromkeys(r for r in whole if r in loops))
-    return result
-
-
-def _factors(expression: Expression) -> tuple[IndexedTensor | str | float, ...]:
-    return tuple(f for term in expression.terms for f in term.factors)
+    return tuple(result)
 
 
 def _checked(

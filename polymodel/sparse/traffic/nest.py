@@ -220,7 +220,9 @@ class WalkedEinsum:
             coords.append(plan.order[loop].decode(self.loops[loop].coords[node])[column])
         ranks = [rank for rank, _, _ in plan.output]
         points = np.array(coords, dtype=np.int64).reshape(len(coords), at.size)
-        if term.take is not None:
+        used = {(loop, column) for _, loop, column in plan.output}
+        # Where the output has every coordinate of the loops, each iteration has a point of its own.
+        if term.take is not None and len(used) < sum(len(r.bases) for r in plan.order):
             first = _first(points, plan.shape)
             points, values = points[:, first], values[first]
         values = scaled(values, term, plan.semiring)

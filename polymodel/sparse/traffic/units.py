@@ -118,29 +118,44 @@ def merge_steps(
     tree = build(tensor.name, ranks, [tensor.coords[i] for i in order], tensor.values)
     lists, inner = tree.levels[depth], tree.levels[depth + 1]
     group = lists.fiber  # the set that each list is in
-    label, coords = inner.fiber, inner.coords
     counts = np.diff(lists.starts)
+    if pipelined:
+        return _pipelined(counts, np.bincount(group[inner.fiber], minlength=counts.size), radix)
+    label, coords = inner.fiber, inner.coords
     total = 0
     while counts.size and int(counts.max()) > 1:
         # A set with one list is finished; the radix is at most the number of lists.
-        step = np.minimum(radix, counts) if radix < counts.max() else counts
-        step = np.maximum(step, 1).astype(np.int64)
+        step = _inputs(counts, radix)
         busy = counts > 1
-        if pipelined:
-            total += int(counts[busy].sum() + np.bincount(group[label], minlength=counts.size)[busy].sum())
         starts = np.cumsum(counts) - counts
         place = np.arange(group.size) - starts[group]
         merged = place // step[group]
         rounds = -(-counts // step)
         first = np.cumsum(rounds) - rounds
         into = first[group] + merged
-        if not pipelined:
-            total += _insertions(into[label], place[label], coords, label, busy[group[label]])
+        total += _insertions(into[label], place[label], coords, label, busy[group[label]])
         label = into[label]
         order_now = np.lexsort((coords, label))
         label, coords = label[order_now], coords[order_now]
         group = np.repeat(np.arange(counts.size), rounds)
         counts = rounds
+    return total
+
+
+def _inputs(lists: Ints, radix: float) -> Ints:
+    """Return the number of lists that are merged at a time in each set."""
+    step = np.minimum(radix, lists) if radix < lists.max() else lists
+    return np.maximum(step, 1).astype(np.int64)
+
+
+def _pipelined(lists: Ints, elements: Ints, radix: float) -> int:
+    """Return the steps of sets with so many lists and elements: merging keeps all elements, so that only
+    their number counts."""
+    total = 0
+    while lists.size and int(lists.max()) > 1:
+        busy = lists > 1
+        total += int(lists[busy].sum() + elements[busy].sum())
+        lists = -(-lists // _inputs(lists, radix))
     return total
 
 
