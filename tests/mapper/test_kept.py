@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from random import Random
 from typing import Any
 
 import pytest
 
 import polymodel as pm
+from polymodel.errors import SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import Loop, LoopTree, Node, StorageNode
 from polymodel.reuse import Reuse
 from tests.faults import faults, refused
 from tests.mapper.brute_evaluated import Listed, figures
 from tests.mapper.brute_kept import keeping
+from tests.mapper.test_slides import array_of, sliding, staying
+from tests.mapper.test_slides import spec_of as windows_of
 from tests.mapper.test_windows import memory
 
 WINDOW = "O[p] = I[W=p+r] * F[r]"
@@ -80,6 +83,55 @@ def test_outputs_keep_partial_sums_in_scratchpads() -> None:
         for x in (("refill",), ("keep_previous",))
     )
     assert keeping_sums["accesses:DRAM"].min() < refilling["accesses:DRAM"].min()
+
+
+def check(spec: Spec, pick: Random) -> tuple[int, int]:
+    """Whether the front is that of all mappings where each memory has policies of its own, and each mapping
+    that keeps is in the space; how many there are, and how many mappings of the front keep."""
+    (one,) = spec.workload.einsums
+    names = [c.name for c in spec.arch.components if c.kind == "memory"][1:]
+    of = {
+        n: pick.choice((["keep_previous"], ["refill", "keep_previous"], ["refill", "slide"])) for n in names
+    }
+    constraints = {"memories": {n: {"reuse": x} for n, x in of.items()}}
+    kept = [n for n in names if "keep_previous" in of[n]]
+    slides = [n for n in names if "slide" in of[n]]
+    found = pm.explore(spec, constraints=constraints)
+    mine, rows = [(p.energy, p.latency) for p in found], []
+    for tree in Listed(spec).trees():
+        several = list(sliding(tree)) if slides else [tree]
+        several = several if kept else [x for y in several for x in staying(y, names[-1])]
+        for x in (x for x in several if all(policies(x, n) <= {Reuse.REFILL} for n in kept)):
+            for mapping in keeping(x, one, kept):
+                cost = _cost(spec, mapping)
+                rows += [] if cost is None else [cost]
+                if pick.random() < 0.02 and cost is not None and not slides:
+                    assert pm.excluded_by(spec.with_mapping(mapping), constraints) == ()
+    for energy, latency in rows:
+        assert any(e <= energy * (1 + 1e-9) and x <= latency * (1 + 1e-9) for e, x in mine)
+    for energy, latency in mine:
+        assert any(e == pytest.approx(energy) and x == pytest.approx(latency) for e, x in rows)
+    return len(rows), sum(Reuse.KEEP_PREVIOUS in policies(p.mapping, n) for p in found for n in names)
+
+
+def _cost(spec: Spec, tree: LoopTree) -> tuple[float, float] | None:
+    try:
+        return figures(spec, tree)
+    except SpecError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("seed", "many"), [(1, 2), *(pytest.param(n, 20, marks=pytest.mark.slow) for n in range(2, 5))]
+)
+def test_fronts_of_scratchpads_and_buffers_that_keep(seed: int, many: int) -> None:
+    pick, rows, kept = Random(seed), 0, 0
+    drawn = (pick.choice((windows_of, array_of))(pick, (2, 4)) for _ in count())
+    for spec in islice((s for s in drawn if Listed(s).size() <= 400), many):
+        more = check(spec, pick)
+        rows, kept = rows + more[0], kept + more[1]
+    assert rows > 20 * many
+    assert kept >= 2
 
 
 @pytest.mark.parametrize("seed", range(3))
