@@ -30,18 +30,22 @@ def block_orders(space: EinsumSpace, branch: Sequence[TemplateNode]) -> Iterator
     """Yield the orders of the loops in each block of a branch, down to the last node that keeps, which the
     search distinguishes.
 
-    The loops of a block stand in the order of one node that keeps: first those that index its tensor alone,
-    then those of its windows, in each order, then all others. It is the next such node inside; in the blocks
-    above it, it may be any one. A loop along which the node right below slides is innermost.
+    A node that keeps has an order: first the loops that index its tensor alone, then those of its windows, in
+    each order, then all others. A block stands in that of the next such node further in; or, in all blocks
+    above it, in that of any one such node, and loops that this one does not distinguish in that of the next.
+    A loop along which the node right below slides is innermost.
     """
     keeping = [n for n in branch if n.keeps]
     last = max(n.level for n in keeping)
     mine = {n.level: _own_orders(space, n.operand) for n in keeping}
+    of = {n.level: space.operands[n.operand] for n in keeping}
     result: dict[tuple[Order, ...], None] = {}
     for chosen in product(*mine.values()):
         orders = dict(zip(mine, chosen, strict=True))
         for first in orders:
-            result[tuple(_orders(branch, orders, first, range(last)))] = None
+            each = (_order(of, orders, max(first, level + 1), level) for level in range(last))
+            along = (next((n.slides for n in branch if n.level == level + 1), -1) for level in range(last))
+            result[tuple(_with_last(order, v) for order, v in zip(each, along, strict=True))] = None
     yield from result
 
 
@@ -53,14 +57,21 @@ def _own_orders(space: EinsumSpace, operand: int) -> list[Order]:
     return [(*outer, *some, *inner) for some in permutations(v for v in firsts if v in o.windowed)]
 
 
-def _orders(
-    branch: Sequence[TemplateNode], orders: Mapping[int, Order], first: int, levels: range
-) -> Iterator[Order]:
-    """Yield the order of each block; above the node at level `first` that of this one."""
-    for level in levels:
-        order = orders[first if first > level else min(k for k in orders if k > level)]
-        along = next((n.slides for n in branch if n.level == level + 1), -1)
-        yield tuple(sorted(order, key=lambda v: v == along))
+def _order(of: Mapping[int, Operand], orders: Mapping[int, Order], first: int, level: int) -> Order:
+    """The order of the block below a level, for the next node from the level `first` on, and for the next one
+    of all."""
+    chosen, own = min(k for k in orders if k >= first), orders[min(k for k in orders if k > level)]
+    alone, windowed = of[chosen].alone, of[chosen].windowed
+    place = orders[chosen].index
+
+    def key(v: int) -> tuple[int, int]:
+        return (1, place(v)) if v in windowed else (0 if v in alone else 2, own.index(v))
+
+    return tuple(sorted(own, key=key))
+
+
+def _with_last(order: Order, last: int) -> Order:
+    return tuple(sorted(order, key=lambda v: v == last))
 
 
 def steps_of(orders: Sequence[Order], operand: Operand, levels: range) -> tuple[VisitStep, ...]:

@@ -177,6 +177,9 @@ def _families(space: EinsumSpace, template: Template) -> Iterator[Template]:
     if any(n.keeps for n in template.nodes):
         for nodes in product(*(_sliding(space, n) for n in template.nodes)):
             yield from in_each_order(space, replace(template, nodes=nodes))
+        for nodes in _staying_beside(space, template.nodes):
+            one = replace(template, nodes=nodes)
+            yield replace(one, homes=_all_homes(space, one), family=True)
         return
     several = any(n.slides == ANY for n in template.nodes) or (space.rules.placed and not space.copy)
     several = several and space.divide and space.even
@@ -471,6 +474,21 @@ def _staying(
         below = [p for p in places if p < n.level] if n.level > depth and may_stay(space, n) else []
         for since in range(depth, max(below, default=depth - 1) + 1):
             yield (*nodes[:k], replace(n, stays=ArrayResidency(since, ANY)), *nodes[k + 1 :])
+
+
+def _staying_beside(
+    space: EinsumSpace, nodes: tuple[TemplateNode, ...]
+) -> Iterator[tuple[TemplateNode, ...]]:
+    """Yield the nodes with one that stays in a memory whose nodes do not keep; then no node keeps."""
+    if any(n.keeps and n.memory in space.rules.always for n in nodes):
+        return
+    others = tuple(
+        replace(n, keeps=False, slides=ANY if space.slides(n.memory, n.operand) else -1) if n.keeps else n
+        for n in nodes
+    )
+    for some in _staying(space, 0, others):
+        if any(n.stays is not None and n.memory not in space.rules.keeping for n in some):
+            yield some
 
 
 def _ways_to_stay(

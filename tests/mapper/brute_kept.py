@@ -27,7 +27,7 @@ def branches(below: Nodes, one: Einsum, memories: Collection[str]) -> Iterator[N
 
     Loops between two nodes stand in the order of a node that keeps: those that index its tensor alone, those
     of its windows in any order, all others. It is the next such node further in, or any other one for all
-    blocks above that.
+    blocks above that; loops of one kind then stand in the order of the next one.
     """
     blocks = _blocks(below)
     kept = [k for k, (_, _, node) in enumerate(blocks) if _keeps(node, memories)]
@@ -42,7 +42,7 @@ def branches(below: Nodes, one: Einsum, memories: Collection[str]) -> Iterator[N
             for k, (loops, spatial, node) in enumerate(blocks):
                 own = [j for j in kept if j >= k]
                 if own:
-                    order = of[first if first >= k else own[0]]
+                    order = _joint(one, blocks[first if first >= k else own[0]][2], of, (first, k, own[0]))
                     along = loops[-1:] if isinstance(node, StorageNode) and node.reuse == "slide" else []
                     loops = sorted(loops, key=lambda n: (n in along, order.index(n.rank_variable)))
                 if isinstance(node, StorageNode) and k in kept:
@@ -51,6 +51,19 @@ def branches(below: Nodes, one: Einsum, memories: Collection[str]) -> Iterator[N
             if tuple(nodes) not in seen:
                 seen.add(tuple(nodes))
                 yield tuple(nodes)
+
+
+def _joint(one: Einsum, node: Node, of: dict[int, list[str]], at: tuple[int, int, int]) -> list[str]:
+    """The order of a block for a node, and among loops of one kind for the next one; `at`: the block from
+    which on that node counts, the block, and the block of the next node."""
+    first, here, own = at
+    order = of[first if first >= here else own]
+    single, windows = _kinds(one, node)
+
+    def key(v: str) -> tuple[int, int]:
+        return (1, order.index(v)) if v in windows else (0 if v in single else 2, of[own].index(v))
+
+    return sorted(order, key=key)
 
 
 def _keeps(node: Node, memories: Collection[str]) -> bool:
@@ -72,15 +85,20 @@ def _blocks(nodes: Nodes) -> list[tuple[list[Loop], list[Loop], Node]]:
 
 def _orders(one: Einsum, node: Node) -> list[list[str]]:
     """The orders of the loops above a node that its tensor asks for."""
+    single, windows = _kinds(one, node)
+    others = [v for v in one.rank_variables if v not in {*single, *windows}]
+    return [[*single, *some, *others] for some in permutations(windows)]
+
+
+def _kinds(one: Einsum, node: Node) -> tuple[list[str], list[str]]:
+    """Variables that index the tensor of a node alone, and those of its windows."""
     assert isinstance(node, StorageNode)
     (tensor,) = node.tensors
     ranks = [{*e.variables} for a in one.accesses_of(tensor) for e in a.projection]
     windows = {v for rank in ranks if len(rank) > 1 and _overlaps(one, tensor, rank) for v in rank}
     windows |= _neighbours(one, tensor)
     single = [v for v in one.rank_variables if any(v in rank for rank in ranks) and v not in windows]
-    others = [v for v in one.rank_variables if v not in {*single, *windows}]
-    inner = [v for v in one.rank_variables if v in windows]
-    return [[*single, *some, *others] for some in permutations(inner)]
+    return single, [v for v in one.rank_variables if v in windows]
 
 
 def _neighbours(one: Einsum, tensor: str) -> set[str]:

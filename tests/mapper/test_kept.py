@@ -17,6 +17,7 @@ from polymodel.reuse import Reuse
 from tests.faults import faults, refused
 from tests.mapper.brute_evaluated import Listed, figures
 from tests.mapper.brute_kept import keeping
+from tests.mapper.test_campaign import pair_spaces
 from tests.mapper.test_slides import array_of, sliding, staying
 from tests.mapper.test_slides import spec_of as windows_of
 from tests.mapper.test_windows import memory
@@ -100,7 +101,10 @@ def check(spec: Spec, pick: Random) -> tuple[int, int]:
     mine, rows = [(p.energy, p.latency) for p in found], []
     for tree in Listed(spec).trees():
         several = list(sliding(tree)) if slides else [tree]
-        several = several if kept else [x for y in several for x in staying(y, names[-1])]
+        if slides and all("refill" in of[n] for n in kept):  # where one stays, no other one keeps
+            every = (x for y in several for x in staying(y, names[-1]))
+            costs = (_cost(spec, x) for x in every if all(policies(x, n) <= {*of[n]} for n in names))
+            rows += [cost for cost in costs if cost is not None]
         for x in (x for x in several if all(policies(x, n) <= {Reuse.REFILL} for n in kept)):
             for mapping in keeping(x, one, kept):
                 cost = _cost(spec, mapping)
@@ -131,7 +135,24 @@ def test_fronts_of_scratchpads_and_buffers_that_keep(seed: int, many: int) -> No
         more = check(spec, pick)
         rows, kept = rows + more[0], kept + more[1]
     assert rows > 20 * many
-    assert kept >= 2
+    assert kept
+
+
+@pytest.mark.parametrize("many", [2, pytest.param(30, marks=pytest.mark.slow)])
+def test_nothing_that_slides_is_better_than_what_keeps(many: int) -> None:
+    """Of chains, where Einsums that share loops slide or refill, and of single Einsums."""
+    pick = Random(many)
+    chains = (s.spec for s in pair_spaces(pick, ("window", "stride", "neighbours")))
+    for spec in (*islice(chains, many), *(array_of(pick, (2, 4)) for _ in range(many))):
+        inner = next(c.name for c in reversed(spec.arch.components) if c.kind == "memory")
+        slide, keep = (
+            pm.explore(spec, constraints={"memories": {inner: {"reuse": several}}})
+            for several in (["refill", "slide"], ["refill", "slide", "keep_previous"])
+        )
+        assert len(slide)
+        for p in slide:
+            several = ((q.energy, q.latency) for q in keep)
+            assert any(e <= p.energy * (1 + 1e-9) and x <= p.latency * (1 + 1e-9) for e, x in several)
 
 
 @pytest.mark.parametrize("seed", range(3))
