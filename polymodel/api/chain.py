@@ -98,13 +98,13 @@ def _check(order: object, pes: object, split: object, bandwidth: object, buffers
     if order not in get_args(Association):
         message = f"order {order!r} is unknown"
         faults.append(Diagnostic(message, "write (AB)C or A(BC)", code="unknown-choice"))
-    if not isinstance(pes, int) or not _whole(pes, 2):
+    if not isinstance(pes, int) or not _checked_integer(pes, 2):
         message = f"pes {pes!r} is not an integer of 2 or more"
         faults.append(Diagnostic(message, "write e.g. 16", code="out-of-range"))
-    elif split is not None and not (_whole(split, 1) and split in range(pes)):
+    elif split is not None and not (_checked_integer(split, 1) and split in range(pes)):
         fault = f"split {split!r} leaves one product without multipliers"
         faults.append(Diagnostic(fault, f"write 1 to {pes - 1}", code="out-of-range"))
-    if not _whole(buffers, 1):
+    if not _checked_integer(buffers, 1):
         message = f"buffers {buffers!r} is not a positive integer"
         faults.append(Diagnostic(message, "write e.g. 2", code="not-positive-integer"))
     rate = as_number(bandwidth)
@@ -115,5 +115,5 @@ def _check(order: object, pes: object, split: object, bandwidth: object, buffers
         raise SpecError(faults)
 
 
-def _whole(value: object, least: int) -> bool:
+def _checked_integer(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -72,7 +72,7 @@ def closed_forms(
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("closed_forms", spec)
-    spec = _with_stand_ins(spec) if ranks else spec
+    spec = _with_placeholders(spec) if ranks else spec
     tree = spec.mapping if bound else spec.template
     if tree is None:
         raise spec.no_mapping()
@@ -101,7 +101,7 @@ def _with_extents(spec: Spec) -> Cascade:
 STAND_IN = 720720
 
 
-def _with_stand_ins(spec: Spec) -> Spec:
+def _with_placeholders(spec: Spec) -> Spec:
     """The spec with a number for each symbol without a value that only the workload uses: extents become
     symbols, so that no form depends on the number."""
     open_there = {

@@ -165,7 +165,7 @@ def estimate_tiling(
     else:
         tensor, told = operand(source, "A", names)
         known = fitted(tensor, models)
-    result, refused = _foretold(tensor, known, action, rule, _tilers_named(tilers), second, launch)
+    result, refused = _estimates(tensor, known, action, rule, _tilers_named(tilers), second, launch)
     return TilingEstimates(tuple(result), action, rule, (*told, *refused))
 
 
@@ -200,7 +200,7 @@ def estimate_shape(
     return estimate_tiling(model, op=op, fit=fit, tilers=tilers, second=second, launch=launch)
 
 
-def _foretold(
+def _estimates(
     tensor: SparseTensor | None,
     models: Mapping[str, DensityModel],
     op: Op,

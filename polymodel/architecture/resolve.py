@@ -518,8 +518,8 @@ def resolve_tiles(
     return TileRules(
         fit=section.fit,
         format=section.format,
-        capacity=_whole(section.capacity, (*path, "capacity"), numbers),
-        word_bits=_whole(section.word_bits, (*path, "word_bits"), numbers),
+        capacity=_checked_integer(section.capacity, (*path, "capacity"), numbers),
+        word_bits=_checked_integer(section.word_bits, (*path, "word_bits"), numbers),
         tiler=section.tiler,
         objective=section.objective,
         run=section.run,
@@ -536,7 +536,8 @@ def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRule
     tile = None
     if section.tile is not None:
         i, k, j = (
-            _whole(t, (*path, "tile", at), numbers, "tile size") or 1 for at, t in enumerate(section.tile)
+            _checked_integer(t, (*path, "tile", at), numbers, "tile size") or 1
+            for at, t in enumerate(section.tile)
         )
         tile = i, k, j
     overbook = numbers.at_least_zero(section.overbook, (*path, "overbook"), "overbook")
@@ -546,7 +547,7 @@ def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRule
     return ProductRules(
         strategy=section.strategy or ("search" if tile is None else "uniform"),
         tile=tile,
-        capacity=_whole(section.capacity, (*path, "capacity"), numbers),
+        capacity=_checked_integer(section.capacity, (*path, "capacity"), numbers),
         order=section.order,
         objective=section.objective,
         pes=numbers.whole(section.pes, (*path, "pes"), "pes"),
@@ -556,7 +557,7 @@ def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRule
     )
 
 
-def _whole(
+def _checked_integer(
     given: int | float | str | None, path: Path, numbers: Numbers, what: str | None = None
 ) -> int | None:
     """`what`: left out, the key."""

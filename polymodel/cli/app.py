@@ -22,10 +22,10 @@ from polymodel.cli.process import (
     OUT_OF_MEMORY,
     ended,
     environment,
-    put_out,
     started_for_one_command,
     streams_open,
     unforeseen,
+    write_stdout,
 )
 from polymodel.cli.written import claim_outputs
 from polymodel.errors import Diagnostic, LimitReached, Refused, SpecError, mending
@@ -108,7 +108,7 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
         )
         print(fault.render(), file=sys.stderr)
         return BAD_INPUT
-    printed = put_out(text, getattr(options, "format", "table") in DATA)
+    printed = write_stdout(text, getattr(options, "format", "table") in DATA)
     return int(code) if printed else BAD_INPUT
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.options import add_einsum, add_engine, add_format, add_html, add_values
-from polymodel.cli.output import check_targets, save_formats, save_page, tell_plots_left_out, with_saved_files
+from polymodel.cli.output import check_targets, save_formats, save_page, warn_without_plots, with_saved_files
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import variables, with_files
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     written = partial(comparison.written, options.a, options.b, [f"note: {n}" for n in notes])
     told = save_page(options.html, partial(written, "html"))
     if options.html:
-        tell_plots_left_out()
+        warn_without_plots()
     told += save_formats(options.out, NAME, written) if options.out else []
     return with_saved_files(written(options.format), told, options.format == "table"), code
 

@@ -40,7 +40,7 @@ def computed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     folder = Path(options.out) if options.out else None
     if folder is not None:
         claim(folder / "values.csv", *(_file(folder, t, len(_ranks(spec, t))) for t in made))
-    found = values(spec, _given(options, spec), until=_end(options))
+    found = values(spec, _inputs(options, spec), until=_end(options))
     sections = [Section("Values", _table(spec, found))]
     title = f"polymodel execute {title_of(options.spec)}"
     text = formatted_tables(sections, options.format, title)
@@ -59,7 +59,7 @@ def _ranks(spec: Spec, tensor: str) -> tuple[str, ...]:
     return next(a.ranks for e in spec.workload for a in e.accesses_of(tensor))
 
 
-def _given(options: argparse.Namespace, spec: Spec) -> dict[str, Any]:
+def _inputs(options: argparse.Namespace, spec: Spec) -> dict[str, Any]:
     """Return the inputs: from files, or generated in the size that the workload touches."""
     from polymodel.sparse.files import read_tensor
     from polymodel.workload.values import sizes_of

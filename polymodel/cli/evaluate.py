@@ -12,7 +12,7 @@ from polymodel.cli.output import (
     one_table,
     saved_text,
     tell,
-    tell_plots_left_out,
+    warn_without_plots,
     with_saved_files,
 )
 from polymodel.cli.progress import waiting
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.parquet:
         require("pyarrow")
     if options.html or options.out or (options.format == "html" and options.table is None):
-        tell_plots_left_out()
+        warn_without_plots()
     with waiting("counting"):
         report = evaluated(options, options.engine)
         text, told = formatted(report, options), []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import REPORTED, add_format, add_html, add_sources
-from polymodel.cli.output import check_html, saved_text, tell_plots_left_out, with_saved_files
+from polymodel.cli.output import check_html, saved_text, warn_without_plots, with_saved_files
 from polymodel.cli.parser import pairs, symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.specs import load_spec
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     assume: Literal["divides"] | None = "divides" if options.assume or under else None
     check_html(options.html)
     if options.html or options.out:
-        tell_plots_left_out()
+        warn_without_plots()
     with waiting("counting"):
         spec = load_spec(options)
         forms = closed_forms(spec, tiles=options.tiles, ranks=options.ranks, assume=assume)

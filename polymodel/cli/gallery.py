@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.options import LISTED, add_format, add_html
-from polymodel.cli.output import check_targets, saved_text, tell_plots_left_out, with_saved_files
+from polymodel.cli.output import check_targets, saved_text, warn_without_plots, with_saved_files
 from polymodel.cli.progress import waiting
 from polymodel.errors import Diagnostic, SpecError
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return "\n".join([*lines, "", "polymodel gallery NAME computes one, --all every one"]) + "\n", FINE
     check_targets(options)
     if options.html or options.out:
-        tell_plots_left_out()
+        warn_without_plots()
     with waiting("computing"):
         result, told = gallery(*options.exhibits), []
         if options.html:

@@ -131,7 +131,7 @@ def check_search(options: argparse.Namespace) -> None:
     if options.store:
         require("pyarrow")
     if options.html:
-        tell_plots_left_out()
+        warn_without_plots()
     if options.out and not installed("pyarrow"):
         tell(f"note: tables are saved without parquet: {command_for('pyarrow')} brings it\n")
 
@@ -143,11 +143,11 @@ def write_page(found: Answer, options: argparse.Namespace) -> None:
         tell(f"saved {options.html}\n")
 
 
-def tell_plots_left_out() -> None:
+def warn_without_plots() -> None:
     """Report that a page to be written will have no plots, before the work for it begins."""
-    from polymodel.view.answer import plots_left_out
+    from polymodel.view.answer import missing_plots
 
-    if told := plots_left_out():
+    if told := missing_plots():
         tell(f"note: {told}\n")
 
 

@@ -92,7 +92,7 @@ def environment(error: ImportError) -> str:
     ).render()
 
 
-def put_out(text: str, data: bool = False) -> bool:
+def write_stdout(text: str, data: bool = False) -> bool:
     """Print to stdout; returns False, after reporting it, if writing fails. Characters that the stream cannot
     encode are replaced by `?`, and so are terminal control characters, unless the text is `data` for another
     program."""

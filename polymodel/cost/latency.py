@@ -344,8 +344,8 @@ def roofline(
 
     Bandwidths of one memory that differ only by rounding are unified to that of the first Einsum.
     """
-    each = (_under_roof(counts, times, (t,), t.span, t.limiting) for t in latency)
-    return _one_roof(p for p in each if p is not None)
+    each = (_roofline_point(counts, times, (t,), t.span, t.limiting) for t in latency)
+    return _common_roof(p for p in each if p is not None)
 
 
 def group_roofline(
@@ -366,11 +366,11 @@ def group_roofline(
         for t in mine:
             limits[t.limiting] = limits.get(t.limiting, 0.0) + t.seconds
         slowest = max(limits, key=lambda c: limits[c], default="")
-        result.append(_under_roof(counts, times, mine, math.fsum(t.seconds for t in mine), slowest))
-    return _one_roof(p for p in result if p is not None)
+        result.append(_roofline_point(counts, times, mine, math.fsum(t.seconds for t in mine), slowest))
+    return _common_roof(p for p in result if p is not None)
 
 
-def _one_roof(points: Iterable[RooflinePoint]) -> tuple[RooflinePoint, ...]:
+def _common_roof(points: Iterable[RooflinePoint]) -> tuple[RooflinePoint, ...]:
     result: list[RooflinePoint] = []
     for p in points:
         known = (q.bandwidth for q in result if q.memory == p.memory)
@@ -379,7 +379,7 @@ def _one_roof(points: Iterable[RooflinePoint]) -> tuple[RooflinePoint, ...]:
     return tuple(result)
 
 
-def _under_roof(
+def _roofline_point(
     counts: Counts,
     times: tuple[ComponentTime, ...],
     some: Sequence[EinsumTime],

@@ -53,7 +53,7 @@ def _counted(machines: int) -> str:
     return f"{machines} machine{'s' * (machines != 1)}"
 
 
-def _above(row: MachineRow, objective: str, least: float) -> str:
+def _excess(row: MachineRow, objective: str, least: float) -> str:
     """A machine, and the relative distance of its least figure found from the least figure of all
     machines."""
     found = row.least[objective]
@@ -306,12 +306,12 @@ class Codesign(Answer):
         """Executed Einsums, energy and latency of each block of some layers."""
         result: dict[str, tuple[int, float, float]] = {}
         for layer in layers:
-            for block, count, energy, latency in self._in_blocks(point, layer):
+            for block, count, energy, latency in self._costs_by_block(point, layer):
                 n, joules, seconds = result.get(block, (0, 0.0, 0.0))
                 result[block] = n + count, joules + energy, seconds + latency
         return result
 
-    def _in_blocks(self, point: CodesignPoint, layer: int) -> Iterator[tuple[str, int, float, float]]:
+    def _costs_by_block(self, point: CodesignPoint, layer: int) -> Iterator[tuple[str, int, float, float]]:
         """The costs of all executions of a layer in each of its blocks."""
         energy, latency = point.costs[layer]
         if at := self.work.blocks[layer]:
@@ -328,7 +328,7 @@ class Codesign(Answer):
         """The tables whose mappings were not evaluated before the end of a time limit."""
         if not self.stopped or not self.points:
             return ()
-        late = [not p.evaluated_whole for p in self.points]
+        late = [not p.fully_evaluated for p in self.points]
         tables = {"blocks": self.work.split and any(late), "roofline": late[0]}
         return tuple(name for name, missing in tables.items() if missing)
 
@@ -409,7 +409,7 @@ class Codesign(Answer):
                 r for r in self.rows
                 if not r.complete and r.machine != first.machine and r.bounds[objective] < least
             ]  # fmt: skip
-            shown = "; ".join(_above(r, objective, least) for r in may[:3]) + "; ..." * (len(may) > 3)
+            shown = "; ".join(_excess(r, objective, least) for r in may[:3]) + "; ..." * (len(may) > 3)
             if may:
                 yield (
                     f"which machine has the least {objective} is not decided: with more time there may be "

@@ -230,7 +230,7 @@ class Distribution(Answer):
             result += [f"{c.name}: {', '.join(p.einsums)}: {p.reason}" for p in bad[:1]]
         cut = [c for c in self.counts if any(not p.complete and not p.reason for p in c.pieces)]
         if cut:
-            what = f"not searched to the end: {_in_words(cut)}"
+            what = f"not searched to the end: {_counts_text(cut)}"
             result.append(f"{what}; a better mapping may be left")
         return tuple(result)
 
@@ -238,8 +238,8 @@ class Distribution(Answer):
     def title(self) -> str:
         """The heading of its page."""
         if any(c.slots for c in self.counts):
-            return f"Pipeline over {self.counts[0].chips} chips, {_in_words(self.counts)}"
-        return f"Distribution over {_in_words(self.counts)}"
+            return f"Pipeline over {self.counts[0].chips} chips, {_counts_text(self.counts)}"
+        return f"Distribution over {_counts_text(self.counts)}"
 
     def plot(self, x: str = "latency", y: str = "", ax: Axes | None = None) -> Axes:
         """Plot numbers of chips, or of batches, over two figures of `chips`, `latency`, `energy` and `area`.
@@ -308,7 +308,7 @@ def _splits(count: ChipCount, einsums: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(each))
 
 
-def _in_words(counts: Sequence[ChipCount]) -> str:
+def _counts_text(counts: Sequence[ChipCount]) -> str:
     """Numbers of chips, or of batches: `1, 2, 4 chips`."""
     rows = sorted({(c.batches if c.slots else c.chips): c for c in counts}.items())
     return f"{', '.join(str(n) for n, _ in rows)} {'batches' if counts[0].slots else 'chips'}"

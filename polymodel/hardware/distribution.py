@@ -357,7 +357,7 @@ def _check_fused(fused: frozenset[str], work: Sequence[Pieces]) -> None:
     produces them."""
     for one in (one for pieces in work for _, here in pieces for one in here.values()):
         made = {a.tensor for e in one.spec.workload for a in e.outputs}
-        if apart := sorted(fused & made - ({*_handed_on(one.spec)} - {*one.later})):
+        if apart := sorted(fused & made - ({*_intermediates(one.spec)} - {*one.later})):
             what = f"{', '.join(apart)} cannot be fused: it is read after an exchange between chips"
             remedy = "leave it out of `fuse`"
             raise SpecError([Diagnostic(what, remedy, "constraints.fuse", code="conflicting-arguments")])
@@ -404,14 +404,14 @@ def _pieces(spec: Spec, tasks: Sequence[PieceTask]) -> Pieces:
             key = tuple((name, some) for name, some in bounds.items() if some is not None)
             if key and key not in alike:
                 part = _on_chip(spec, dict(key))
-                alike[key] = ChipWork(part, tuple(t for t in _handed_on(part) if t in later))
+                alike[key] = ChipWork(part, tuple(t for t in _intermediates(part) if t in later))
             if key:
                 here[place] = alike[key]
         result.append((tuple(e.name for e in task.einsums), here))
     return tuple(result)
 
 
-def _handed_on(spec: Spec) -> list[str]:
+def _intermediates(spec: Spec) -> list[str]:
     """Tensors that one Einsum of a spec produces and another reads."""
     made = dict.fromkeys(a.tensor for e in spec.workload for a in e.outputs)
     return [t for t in made if spec.workload.consumers(t)]

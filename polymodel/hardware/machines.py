@@ -273,7 +273,7 @@ def _family(members: Sequence[DesignPoint]) -> Family:
     sized = tuple(name for name in sizes if len({_sizes(m)[name] for m in members}) > 1)
     same = (m for m in members if _sizes(m) == sizes and _prices(m) == prices and _is_as_wide(m, wide))
     member = next(same, None)
-    layers = member.layers if member else tuple(_at_best(s, sizes, prices, wide) for s in first.layers)
+    layers = member.layers if member else tuple(_best_case(s, sizes, prices, wide) for s in first.layers)
     operations = (
         tuple(_operation_surcharges(m, prices) for m in members)
         if len({*map(_operation_prices, members)}) > 1
@@ -433,7 +433,7 @@ def _operation_surcharges(machine: DesignPoint, prices: tuple[Prices, ...]) -> t
     return tuple(above * sum(map(totals.operations, layer.workload.einsums)) for layer in machine.layers)
 
 
-def _at_best(
+def _best_case(
     spec: Spec, sizes: Mapping[str, float], prices: tuple[Prices, ...], wide: Mapping[str, int]
 ) -> Spec:
     """The spec with these sizes of memories, prices, and numbers of instances along each fanout."""
@@ -479,7 +479,7 @@ def _plain(machine: DesignPoint, free: Sequence[str], ordered: bool) -> Hierarch
     backing = next((c.name for c in arch.components if c.stores), "")
     plain = (
         replace(
-            _priceless(machine, c),
+            _without_prices(machine, c),
             size_bits=c.size_bits if c.name == backing else 0.0,
             spatial=tuple(replace(d, fanout=MANY) if many(c, d) else d for d in c.spatial),
         )
@@ -488,7 +488,7 @@ def _plain(machine: DesignPoint, free: Sequence[str], ordered: bool) -> Hierarch
     return replace(arch, components=tuple(plain))
 
 
-def _priceless(machine: DesignPoint, c: Component) -> Component:
+def _without_prices(machine: DesignPoint, c: Component) -> Component:
     timed, linear = _timed(machine, c), _linear(c)
     actions = tuple(
         replace(

@@ -137,7 +137,7 @@ def read_networks(given: object, faults: Faults) -> NetworkLayers:
         for spec, several, block in rows:
             specs.append(spec)
             times.append(several)
-            blocks.append(_in_blocks(spec, several, block))
+            blocks.append(_block_of(spec, several, block))
         networks.append(Network(str(name), tuple(range(first, len(specs)))))
     for i, spec in enumerate(specs[1:], 1):
         if spec.raw_arch != specs[0].raw_arch:
@@ -147,7 +147,7 @@ def read_networks(given: object, faults: Faults) -> NetworkLayers:
     return NetworkLayers(tuple(specs), tuple(times), tuple(networks), tuple(blocks))
 
 
-def _in_blocks(spec: Spec, times: int, block: str) -> Mapping[str, int]:
+def _block_of(spec: Spec, times: int, block: str) -> Mapping[str, int]:
     """The block in which a layer is executed: the given one, otherwise that of its Einsums; empty if these
     are several."""
     own = {*spec.raw_workload.blocks.values()} if spec.raw_workload else {""}

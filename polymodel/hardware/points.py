@@ -63,7 +63,7 @@ class CodesignPoint:
         return result
 
     @property
-    def evaluated_whole(self) -> bool:
+    def fully_evaluated(self) -> bool:
         """Whether no layer is left to evaluate."""
         return "reports" in self.__dict__ or len(self.known) == len(self.mappings)
 

@@ -119,7 +119,7 @@ def codesign(
         found = answered(orders, last, workers, progress, begun, orderly=True)
         found = _with_others(groups, orders, found, asked, _halfway(now + limit))
         front = _joint(groups, found, asked, work)
-        stopped = _evaluated_in_time(front[0], found, work, now + limit)
+        stopped = _evaluate_front(front[0], found, work, now + limit)
     seconds = perf_counter() - begun
     return Codesign(work, grid, asked, *front, refused, len(orders), wanted.eps, seconds, stopped)
 
@@ -517,7 +517,7 @@ def _bounds(
     return {n: float(values[n][0]) for n in asked.figures}
 
 
-def _evaluated_in_time(
+def _evaluate_front(
     points: Sequence[CodesignPoint], answers: Mapping[str, Answered], work: NetworkLayers, end: float
 ) -> str:
     """Evaluate the front. Returns what cut it or the searches short, as in `Codesign.stopped`."""

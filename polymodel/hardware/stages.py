@@ -121,7 +121,7 @@ class StageSplit:
             if shared and (one.needed - one.made or (len(one.made) > 1 and read)):
                 exchanged[slot].append(own)
             if one.later:
-                from_where = owners(own) if shared else _in_turn(one)
+                from_where = owners(own) if shared else _in_equal_shares(one)
                 sent[slot] += (ElementClass(frozenset({o}), one.later, n) for o, n in from_where)
         bits = next(a.bits_per_value for a in einsum.outputs if a.tensor == tensor)
         times = einsum.n_instances
@@ -188,7 +188,7 @@ class StagedElements:
     elements: int
 
 
-def _in_turn(one: StagedElements) -> Iterable[tuple[int, int]]:
+def _in_equal_shares(one: StagedElements) -> Iterable[tuple[int, int]]:
     """Send elements that several chips have produced completely in equal shares."""
     share, rest = divmod(one.elements, len(one.made))
     for i, chip in enumerate(sorted(one.made)):

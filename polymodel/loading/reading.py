@@ -299,7 +299,7 @@ def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -
     """The spec with the workload of other sources, whose files are searched in `folder` first. Template
     variables of the spec are passed to those templates that know them. Raises SpecError; `whose`: the
     workload, in words."""
-    names = _beside(sources, folder)
+    names = _relative_sources(sources, folder)
     lacking = _unused(names, spec.variables)
     result = load(*names, variables={n: v for n, v in spec.variables.items() if n not in lacking})
     result = result.bind(**{n: v for n, v in spec.given.items() if n in result.symbols})
@@ -330,7 +330,7 @@ def with_workload(spec: Spec, sources: Sequence[str], folder: str, whose: str) -
     )._checked()
 
 
-def _beside(sources: Sequence[str], folder: str) -> list[str]:
+def _relative_sources(sources: Sequence[str], folder: str) -> list[str]:
     """The same sources, with the paths of their files relative to the folder."""
     beside = ((str(path), text) for text in sources for path in [Path(folder) / text])
     return [path if os.path.isfile(path) else text for path, text in beside]
@@ -343,7 +343,7 @@ def _networks_of(document: Document, variables: Mapping[str, object], symbols: o
     result: list[Spec] = []
     if isinstance(section, CodesignSection) and (variables or symbols):
         for sources in (sources for layers in section.layers.values() for sources, _ in layers):
-            names = _beside(sources, document.folders.get("codesign", ""))
+            names = _relative_sources(sources, document.folders.get("codesign", ""))
             with suppress(SpecError):
                 known = {n: v for n, v in variables.items() if n not in _unused(names, variables)}
                 result.append(load(*names, variables=known))

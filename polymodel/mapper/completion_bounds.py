@@ -160,7 +160,7 @@ def unlike(some: Mapping[Sharing, Array], done: Mapping[Sharing, Array]) -> dict
 
 
 @dataclass
-class _Steps:
+class _EinsumSteps:
     """The steps of one Einsum: state `before`, tile sizes `over`, state `after` (all [n]).
 
     `at` [levels, n]: the entry of the table of lower bounds for the space that live tensors leave.
@@ -171,7 +171,7 @@ class _Steps:
     after: Array
     at: Array
 
-    def only(self, kept: Array) -> _Steps:
+    def only(self, kept: Array) -> _EinsumSteps:
         return rows_of(self, kept)
 
 
@@ -228,7 +228,7 @@ class CompletionBounds:
                 1,
             )
         ]
-        self.steps: list[_Steps] = []
+        self.steps: list[_EinsumSteps] = []
         for i in range(len(spaces)):
             steps, states = self._stage(i)
             self.steps.append(steps)
@@ -267,7 +267,7 @@ class CompletionBounds:
         with np.errstate(invalid="ignore"):
             return np.concatenate([sums, np.tensordot(self.weights, sums, axes=1)])
 
-    def _stage(self, number: int) -> tuple[_Steps, _States]:
+    def _stage(self, number: int) -> tuple[_EinsumSteps, _States]:
         space, before = self.spaces[number], self.states[number]
         wanted: dict[object, list[ShapeTiles]] = {}
         for c in self.choices[number]:
@@ -306,8 +306,8 @@ class CompletionBounds:
             count += unique.shape[1]
         if not groups:
             none = np.zeros(0, np.int64)
-            return _Steps(none, none, none, np.zeros((len(self.edges), 0), np.int64)), _States({}, 0)
-        steps = _Steps(
+            return _EinsumSteps(none, none, none, np.zeros((len(self.edges), 0), np.int64)), _States({}, 0)
+        steps = _EinsumSteps(
             np.concatenate([g[0] for g in groups]),
             np.concatenate([g[1] for g in groups]),
             np.concatenate(after),

@@ -160,7 +160,7 @@ def read_search_request(
     """
     hierarchy, _ = spec.arch, spec.workload  # raises SpecError if one is missing
     section, early = section_of_arguments(constraints)
-    reader = _Reader(spec, section)
+    reader = _RequestReader(spec, section)
     reader.given_faults.extend(early)
     reader.taken = constraints.rules if isinstance(constraints, Limits) else ()
     if objectives is not None:
@@ -201,7 +201,7 @@ def read_search_request(
     return CheckedRequest(request, machine, choices)
 
 
-class _Reader(MapspaceConstraints):
+class _RequestReader(MapspaceConstraints):
     """Reads each field from the place where it was given, and reports its faults at that place."""
 
     def __init__(self, spec: Spec, given: ExploreSection) -> None:

@@ -54,7 +54,7 @@ from polymodel.mapper.ties import Tie, spreads
 from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, overlaps, variables_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.reuse import Reuse
-from polymodel.schedule.legality import unmade
+from polymodel.schedule.legality import never_produced
 from polymodel.spec.arch_schema import branches_to
 from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
@@ -321,7 +321,7 @@ def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tup
         from polymodel.mapper.stencils import boxes_apart
 
         result = boxes_apart(result, REMEDY)
-    never = unmade(cascade)
+    never = never_produced(cascade)
     if never:
         message = f"no mapping is legal: {never}"
         remedy = "let the consumer read only what is produced (shrink or shift its ranks), or make all of it"

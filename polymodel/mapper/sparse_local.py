@@ -91,7 +91,7 @@ def improved(
     if not good or quality(search.result, points, 0, good).factor <= 1 + CLOSE:
         return search
     end = monotonic() + LONGEST if end == inf else end
-    known = _Known(machines, request, data, tuple(n for n, _ in good[0].candidate.named))
+    known = _KnownMappings(machines, request, data, tuple(n for n, _ in good[0].candidate.named))
     for p in points:
         known.found[known.key(p)] = p
     try:
@@ -117,7 +117,7 @@ def _figure(number: int, point: Point) -> float:
 
 
 @dataclass
-class _Known:
+class _KnownMappings:
     """What is known of mappings: their points (None: invalid, too large or not countable), `more` of them
     than at first, and points whose sparse figures are lower bounds. `named`: names of further figures."""
 
@@ -218,7 +218,7 @@ def least_costs(report: Report, machine: ExploredMachine) -> tuple[float, float]
 class _Descent:
     """Evaluates neighbours, always of the best mapping that has some left."""
 
-    known: _Known
+    known: _KnownMappings
     figure: Figure
     over: Callable[[], bool]
     best: float = inf

@@ -82,7 +82,7 @@ def least_tile_bits(
                 written = component.sparse.format_of(access.tensor)
                 how = None if written is None else stored_as(written_format(access, written))
                 if how is not None and (how.elides or how.blocks):
-                    tiles = _Tiles(problem, one, access, how, seen[access.tensor], component)
+                    tiles = _TileRoom(problem, one, access, how, seen[access.tensor], component)
                     result.setdefault((component.name, access.tensor), []).append(tiles.least(sizes))
     return _alike({key: _of_all(rooms) for key, rooms in result.items()}, cascade, hierarchy)
 
@@ -137,7 +137,7 @@ def _alike(
 
 
 @dataclass(frozen=True)
-class _Tiles:
+class _TileRoom:
     """The tiles of one tensor that mappings of one Einsum may have in a memory."""
 
     problem: Problem

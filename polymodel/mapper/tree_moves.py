@@ -149,11 +149,11 @@ def own_part(tree: LoopTree, einsum: Einsum, hierarchy: Hierarchy) -> OwnPart | 
         return None
     root = next((n for n in tree.nodes if isinstance(n, StorageNode)), None)
     fixed = tuple(items[:1]) if not branches and items and items[0] is root else ()
-    return _Reader(einsum, hierarchy, now).read(items[len(fixed) :], tuple(branches), fixed, unit)
+    return _SubtreeReader(einsum, hierarchy, now).read(items[len(fixed) :], tuple(branches), fixed, unit)
 
 
 @dataclass
-class _Reader:
+class _SubtreeReader:
     """Reads what stands below the innermost split. `now`: the tile of each rank variable there."""
 
     einsum: Einsum

@@ -141,7 +141,7 @@ def looptree_of(spec: TeaalSpec, cascade: Cascade | None, hierarchy: Hierarchy |
         return Derived(
             error=Refused(f"the LoopTree of a TeAAL spec needs {what}", remedy, code="unsupported-operation")
         )
-    builder = _Builder(spec, cascade, hierarchy)
+    builder = _MappingBuilder(spec, cascade, hierarchy)
     try:
         tree = builder.tree()
     except Refused as refusal:
@@ -153,7 +153,7 @@ def looptree_of(spec: TeaalSpec, cascade: Cascade | None, hierarchy: Hierarchy |
     return Derived(tree, remarks=tuple(builder.remarks))
 
 
-class _Builder:
+class _MappingBuilder:
     def __init__(self, spec: TeaalSpec, cascade: Cascade, hierarchy: Hierarchy) -> None:
         self.spec = spec
         self.cascade = cascade
@@ -234,7 +234,7 @@ class _Loops:
 
     def __init__(
         self,
-        above: _Builder,
+        above: _MappingBuilder,
         expression: Expression,
         einsum: Einsum,
         mapping: EinsumMapping,

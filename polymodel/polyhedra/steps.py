@@ -231,13 +231,13 @@ def missing(wanted: str, made: str | None, drop: int) -> tuple[int, ...] | None:
     return sample(points)
 
 
-def made_once(made: str, np: int, nt: int) -> bool:
+def touched_once(made: str, np: int, nt: int) -> bool:
     """True if each element is touched at one stamp only, where the counters of instances are part of the
     stamp."""
     return bool(_stamps_of(made, np, nt).is_single_valued())
 
 
-def made_apart(made: str, np: int, nt: int) -> tuple[int, ...]:
+def touched_repeatedly(made: str, np: int, nt: int) -> tuple[int, ...]:
     """An element that is touched at several stamps; if there is none, any element."""
     where = _stamps_of(made, np, nt)
     others = where.subtract(where.lexmin()).domain()

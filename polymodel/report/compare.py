@@ -16,7 +16,7 @@ from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
 from polymodel.report.report import Report
 from polymodel.report.tables import says_sparse, total_cycles
-from polymodel.view.answer import Answer, Block, Facts, Line, Part, Section, declared, notes, plots_left_out
+from polymodel.view.answer import Answer, Block, Facts, Line, Part, Section, declared, missing_plots, notes
 from polymodel.view.files import table_json
 from polymodel.view.table import RATIO, Cell, Column, Table, shown
 
@@ -117,7 +117,7 @@ class Comparison(Answer):
         if style == "html":
             from polymodel.view.html import page
 
-            left_out = plots_left_out()
+            left_out = missing_plots()
             told = [Line(left_out)] if left_out else []
             blocks = [Facts((("a", a), ("b", b))), *notes((*self.notes, *remarks)), *told]
             table = Part("Quantities", [self.readable()], opened=True)

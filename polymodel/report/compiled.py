@@ -138,7 +138,7 @@ def compile_cell(
         message = f"{cell!r} is not a SymPy expression"
         raise _wrong(message, "give a cell with a formula or a number", code="wrong-type")
     limits = () if domain is None else _limits(domain, names)
-    return CompiledCell(names, _with_last(_Walk(names).walk(expr)), limits)
+    return CompiledCell(names, _with_last(_ExpressionWalk(names).walk(expr)), limits)
 
 
 def _limits(domain: Domain, names: tuple[str, ...]) -> tuple[tuple[CompiledCell, bool, str], ...]:
@@ -155,7 +155,7 @@ def _limits(domain: Domain, names: tuple[str, ...]) -> tuple[tuple[CompiledCell,
     return tuple((compile_cell(expr, names), equal, text) for text, equal, expr in result)
 
 
-class _Walk:
+class _ExpressionWalk:
     """Steps of an expression in execution order, each common subexpression once."""
 
     def __init__(self, names: Sequence[str]) -> None:

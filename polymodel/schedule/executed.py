@@ -117,7 +117,8 @@ def lost(node: HeldTouches, reuse: Reuse, what: str, remedy: str) -> dict[int, i
     """An element that is read but not held, as rank -> index; None if there is none. Raises Refused, with
     `what` and `remedy`, if isl takes too long."""
     if all(
-        steps.missing(t.read, t.made, 0) is None and steps.made_once(t.made, t.np, t.nt) for t in node.traces
+        steps.missing(t.read, t.made, 0) is None and steps.touched_once(t.made, t.np, t.nt)
+        for t in node.traces
     ):
         return None  # everything is produced at the stamp that reads it
     with bounded(what, remedy):
@@ -226,7 +227,7 @@ def parting(tree: LoopTree, one: str, other: str) -> int:
     return next(a.id for a, b in both if isinstance(a.node, Split) and a.branch != b.branch)
 
 
-def made_for(cascade: Cascade, tree: LoopTree, tensor: str, consumer: str) -> bool:
+def produced_for(cascade: Cascade, tree: LoopTree, tensor: str, consumer: str) -> bool:
     """Return whether the elements of a tensor that a consumer needs are produced right before it, in storage
     shared by both, whatever the tile sizes: the producer is inferred, and none of its own loops is above the
     split."""
@@ -316,7 +317,7 @@ class _Inference:
                 axes = (*f.spatial, *f.temporal)
                 free = tuple(k for k, a in enumerate(axes) if d.ties[d.loops[a][0]] != "bound")
                 if not needs.determined(f.text, len(axes), free):
-                    raise _in_part(d, [d.loops[a] for a in axes if d.ties[d.loops[a][0]] == "bound"])
+                    raise _partial_results(d, [d.loops[a] for a in axes if d.ties[d.loops[a][0]] == "bound"])
         return parts
 
     def refuse_early_readers(self, d: Decision) -> None:
@@ -332,7 +333,7 @@ class _Inference:
                 bound = ties(self.cascade, self.tree, maker.name)[node] == "bound"
                 if not bound or not _steps(self.cascade, self.tree, maker.name, node):
                     continue
-                if not self.made_at_first(maker.name, d.name, tensor, node):
+                if not self.produced_at_first(maker.name, d.name, tensor, node):
                     raise Unexecutable(
                         f"{d.name} executes in every iteration of the loop over {v} (node {node}), and each "
                         f"produces only a part of what {maker.name} gives it",
@@ -340,7 +341,7 @@ class _Inference:
                         f"rank_variable: {{{maker.name}: {v}, {d.name}: ...}}",
                     )
 
-    def made_at_first(self, maker: str, reader: str, tensor: str, node: int) -> bool:
+    def produced_at_first(self, maker: str, reader: str, tensor: str, node: int) -> bool:
         """True if the first iteration of a loop produces everything that the reader ever reads of the
         tensor."""
         if set(ties(self.cascade, self.tree, maker).values()) != {"bound"}:
@@ -526,10 +527,10 @@ def _part(
         options = [o + c for o in options for c, _ in chain(names[v], mine, origin)]
     executes = needs.pulled_back(space, image, _set(head, options))
     if "inferred" in d.ties.values() and whole != executes and not needs.is_subset(whole, executes):
-        raise _in_part(d, [x for x in own.loops if x[1].variable_in(d.name) in variables])
+        raise _partial_results(d, [x for x in own.loops if x[1].variable_in(d.name) in variables])
     everything = _set(", ".join(names.values()), [facts])
     if "inferred" not in d.ties.values() and needs.leaves_out(executes, len(outer), everything):
-        raise _in_part(d, [x for x in own.loops if x[1].variable_in(d.name) in variables])
+        raise _partial_results(d, [x for x in own.loops if x[1].variable_in(d.name) in variables])
     below = [x for x in d.loops if x[0] > d.node and x[1].variable_in(d.name) in variables]
     inner = [f"l{i}" for i, _, _ in below]
     offsets, begins = [f"o{k}" for k in range(len(variables))], [f"b{k}" for k in range(len(variables))]
@@ -557,7 +558,7 @@ def _set(dims: str, options: Iterable[list[str]]) -> str:
     return f"{{ [{dims}] : {body} }}"
 
 
-def _in_part(d: Decision, loops: list[tuple[int, Loop, int]]) -> Unexecutable:
+def _partial_results(d: Decision, loops: list[tuple[int, Loop, int]]) -> Unexecutable:
     """The error if some iteration of the loops would produce partial results."""
     named = ", ".join(f"{loop.variable_in(d.name)} (node {i})" for i, loop, _ in loops)
     return Unexecutable(

@@ -31,9 +31,9 @@ from polymodel.schedule.executed import (
     Unexecutable,
     executed,
     lost,
-    made_for,
     node_touches,
     parting,
+    produced_for,
     retained_axes,
     scattered,
     unfinished,
@@ -49,7 +49,7 @@ def unreduced(
     cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree, parts: Mapping[str, tuple[ExecutedPart, ...]]
 ) -> Iterator[Diagnostic]:
     """Each spatial loop over a summed variable whose dimension may not reduce that output. Loops above the
-    output's outermost storage are checked by `_apart`: nothing at all adds up what they spread."""
+    output's outermost storage are checked by `_split_sum`: nothing at all adds up what they spread."""
     for name in tree.einsums:
         einsum = cascade[name]
         for output in () if einsum.is_copy else einsum.outputs:
@@ -61,7 +61,7 @@ def unreduced(
                 dim = hierarchy[loop.component].dim(loop.dim)
                 if variable not in einsum.rank_variables or dim.reuses(name, output.tensor):
                     continue
-                if not _runs_apart(cascade, tree, einsum, output, parts[name], position):
+                if not _uses_several_instances(cascade, tree, einsum, output, parts[name], position):
                     continue
                 yield Diagnostic(
                     f"output {output.tensor} of {name} is spread over {loop.component}.{loop.dim} by the loop"
@@ -74,7 +74,7 @@ def unreduced(
                 )
 
 
-def _runs_apart(
+def _uses_several_instances(
     cascade: Cascade,
     tree: LoopTree,
     einsum: Einsum,
@@ -132,19 +132,19 @@ def check(problem: Mapped, reuse: str | None = None, *, every: bool = True) -> t
         case = Case(problem, executed(cascade, tree, policy))
     except Unexecutable as why:
         return (Diagnostic(why.message, why.remedy, path="mapping", code="illegal-dependence"),)
-    result += _added_again(case)
+    result += _repeated_accumulations(case)
     result += unreduced(cascade, problem.hierarchy, tree, case.parts)
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
         if producer is None or producer.name not in tree.paths:
             continue
-        apart = None if producer.is_copy or case.parts[producer.name] else _apart(case, tensor, producer.name)
-        if apart is not None:
-            result.append(apart)
+        exempt = producer.is_copy or case.parts[producer.name]
+        if fault := None if exempt else _split_sum(case, tensor, producer.name):
+            result.append(fault)
             continue
         check_readers(cascade, tree, tensor)
         for consumer in cascade.consumers(tensor):
-            at_once = made_for(cascade, tree, tensor, consumer.name)
+            at_once = produced_for(cascade, tree, tensor, consumer.name)
             if consumer.name in tree.paths and (every or not at_once):
                 reads = (a for a in consumer.accesses_of(tensor) if not a.output)
                 pairs = (Dependence(tensor, producer.name, consumer.name, a) for a in reads)
@@ -155,7 +155,7 @@ def check(problem: Mapped, reuse: str | None = None, *, every: bool = True) -> t
     return tuple(result)
 
 
-def unmade(cascade: Cascade) -> str:
+def never_produced(cascade: Cascade) -> str:
     """Return the elements that an Einsum reads and the producer never produces, under any mapping; empty if
     there are none."""
     for tensor in cascade.tensors:
@@ -164,13 +164,13 @@ def unmade(cascade: Cascade) -> str:
             if producer is None:
                 continue
             for access in consumer.accesses_of(tensor):
-                fault = _unmade(cascade, Dependence(tensor, producer.name, consumer.name, access))
+                fault = _never_produced(cascade, Dependence(tensor, producer.name, consumer.name, access))
                 if fault is not None:
                     return fault.message
     return ""
 
 
-def _unmade(cascade: Cascade, pair: Dependence) -> Diagnostic | None:
+def _never_produced(cascade: Cascade, pair: Dependence) -> Diagnostic | None:
     """An element that is read and that no iteration of the producer produces."""
     producer, consumer = cascade[pair.producer], cascade[pair.consumer]
     views = [View(producer, producer.access_of(pair.tensor), ()), View(consumer, pair.read, ())]
@@ -208,7 +208,7 @@ class Case:
         return self.problem.cascade
 
 
-def _added_again(problem: Case) -> Iterator[Diagnostic]:
+def _repeated_accumulations(problem: Case) -> Iterator[Diagnostic]:
     """Faults of Einsums that add to existing values and execute more than once: they would add again."""
     for name in problem.tree.einsums:
         for access in problem.cascade[name].outputs:
@@ -219,7 +219,7 @@ def _added_again(problem: Case) -> Iterator[Diagnostic]:
                 yield Diagnostic(message, remedy, path="mapping", code="illegal-dependence")
 
 
-def _apart(problem: Case, tensor: str, producer: str) -> Diagnostic | None:
+def _split_sum(problem: Case, tensor: str, producer: str) -> Diagnostic | None:
     """Fault of one element summed in several instances of its outermost storage: nothing above adds these
     up."""
     chain = storage_chain(problem.tree, producer, tensor)
@@ -250,18 +250,18 @@ def _dependence(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     if problem.parts[producer]:
         # What is inferred is what is needed; whether the producer can produce it at all is checked
         # separately.
-        at_once = made_for(problem.cascade, tree, tensor, consumer)
-        again = None if at_once else _made_again(problem, pair, views[0], (made, read))
-        return _unmade(problem.cascade, pair) or again
+        at_once = produced_for(problem.cascade, tree, tensor, consumer)
+        again = None if at_once else _recomputed(problem, pair, views[0], (made, read))
+        return _never_produced(problem.cascade, pair) or again
     never = relations.never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"
-        return _fault(tensor, views[0], never, message, _made_or_before(problem.cascade, pair))
+        return _fault(tensor, views[0], never, message, _production_remedy(problem.cascade, pair))
     positions = sorted(p for f in made for p in f.temporal)
     return _unfinished(problem, pair, views[0], (made, read), positions) or _home(problem, pair, reuse)
 
 
-def _made_or_before(cascade: Cascade, pair: Dependence) -> str:
+def _production_remedy(cascade: Cascade, pair: Dependence) -> str:
     """The remedy for a read of elements that are never produced. `init` applies to a box of a tensor that is
     carried forward, or that is read at an earlier index than it is written at."""
     tensor, maker, reader = pair.tensor, cascade[pair.producer], cascade[pair.consumer]
@@ -304,7 +304,7 @@ def _generation(problem: Case, pair: Dependence, reuse: Reuse | None) -> Diagnos
     never = relations.never(made, read)
     if never is not None:
         message = f"{consumer} reads {tensor} but {producer} never produces it"
-        return _fault(tensor, ends[0], never, message, _made_or_before(problem.cascade, pair))
+        return _fault(tensor, ends[0], never, message, _production_remedy(problem.cascade, pair))
     early = f"{consumer} reads {tensor} of an earlier iteration before {producer} has finished it"
     for position in sorted(p for f in made for p in f.temporal):
         late = relations.late(made, read, position)
@@ -413,7 +413,7 @@ def _recompute(problem: Case, pair: Dependence, loop: Loop) -> str:
     return f"{bound}: {producer} then produces what {consumer} needs, and recomputes halos that are not kept"
 
 
-def _made_again(
+def _recomputed(
     problem: Case, pair: Dependence, view: View, factors: tuple[tuple[Factor, ...], tuple[Factor, ...]]
 ) -> Diagnostic | None:
     """Fault of a producer that infers or repeats its operations below its loops, if another consumer does not
@@ -431,7 +431,7 @@ def _made_again(
         made, read = (tuple(_by_instance(f, above) for f in one) for one in factors)
         late = _unfinished(problem, pair, view, (made, read), inner)
         below = [p for p in inner if view.loops[p][0] < home.id]
-        return late or _let_go(problem, pair, node, below)
+        return late or _dropped(problem, pair, node, below)
     shared = len(view.loops)  # all above the split: an iteration's results are read in that iteration
     lacking = [steps.missing(b.text, a.text, 0) for a, b in zip(*factors, strict=True)]
     if all(x is None for x in lacking) and sum(1 for i, _ in tree.loops(producer) if i < home.id) <= shared:
@@ -459,7 +459,7 @@ def _by_instance(factor: Factor, loops: int) -> Factor:
     return replace(factor.of_text(text), spatial=factor.spatial[len(moved) :])
 
 
-def _let_go(problem: Case, pair: Dependence, node: int, loops: list[int]) -> Diagnostic | None:
+def _dropped(problem: Case, pair: Dependence, node: int, loops: list[int]) -> Diagnostic | None:
     """Fault of a read of what the producer's outermost storage has dropped: below loops of the producer's own
     it holds only what their iteration produces. `node`: the loop at which it is decided what the producer
     executes."""

@@ -207,8 +207,8 @@ def together(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | No
 
 def in_part(made: tuple[Factor, ...], ranks: int) -> Element | None:
     """An element that is produced at several stamps: its first `ranks` coordinates, without versions."""
-    if any(not steps.made_once(f.text, len(f.spatial), len(f.temporal)) for f in made):
-        result = [steps.made_apart(f.text, len(f.spatial), len(f.temporal)) for f in made]
+    if any(not steps.touched_once(f.text, len(f.spatial), len(f.temporal)) for f in made):
+        result = [steps.touched_repeatedly(f.text, len(f.spatial), len(f.temporal)) for f in made]
         return {rank: i for rank, i in _element(made, result).items() if rank < ranks}
     return None
 

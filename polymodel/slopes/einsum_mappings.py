@@ -104,7 +104,7 @@ class OperationChoice:
 @lru_cache(maxsize=8192)
 def operation_curve(one: EinsumStructure, setting: GraphSetting) -> Curve:
     """Return accesses over footprint (without tensors held whole) of one Einsum."""
-    table = _Table(one, setting)
+    table = _MappingTable(one, setting)
     front = CurveOfBlocks()
     for active, uneven in table.patterns():
         inner = {str(t): table.classes[t] for t in table.moving if t not in uneven}
@@ -127,7 +127,7 @@ class _Describe:
     def __call__(self, point: int) -> OperationChoice:
         number, at = self.which[point].tolist()
         source = self.sources[number]
-        assert isinstance(source, _Source)
+        assert isinstance(source, _BlockSource)
         return source.choice(at)
 
 
@@ -153,7 +153,7 @@ class _Axis:
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class _MappingTable:
     one: EinsumStructure
     setting: GraphSetting
 
@@ -239,7 +239,7 @@ def _products(sizes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 class _Pattern:
     """Loops below the fused ones: their axes and order, and what causes each tensor to be moved again."""
 
-    table: _Table
+    table: _MappingTable
     active: tuple[int, ...]
     order: tuple[int, ...]
     uneven: frozenset[int]
@@ -287,7 +287,7 @@ class _Pattern:
             return
         for block in blocks([len(r) for r in rows], BLOCK):
             capacity, accesses = map(block.flat, self._figures(rows, block))
-            front.offer(capacity, accesses, _Source(self, tuple(rows), block))
+            front.offer(capacity, accesses, _BlockSource(self, tuple(rows), block))
 
     def _figures(self, rows: list[Ints], block: ChoiceBlock) -> tuple[Ints, Ints]:
         """Return (footprint, accesses) of a block of combinations of these rows."""
@@ -319,7 +319,7 @@ class _Pattern:
 
 
 @dataclass(frozen=True, eq=False)
-class _Source:
+class _BlockSource:
     """The origin of the points of a block."""
 
     pattern: _Pattern

@@ -257,7 +257,7 @@ def _combine(
             here = whole | {v: sizes[v].taken(*block.cut(k)) for k, v in enumerate(active)}
             figures = _figures(flat, kept, here, order, weights, fixed, forward)
             capacity, accesses = map(block.flat, figures)
-            front.offer(capacity, accesses, _Source(kept, active, order.order, block))
+            front.offer(capacity, accesses, _PointSource(kept, active, order.order, block))
 
 
 def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> int:
@@ -328,7 +328,7 @@ def _carried(
 
 
 @dataclass(frozen=True)
-class _Source:
+class _PointSource:
     """The origin of the points of a block."""
 
     kept: tuple[str, ...]
@@ -351,5 +351,5 @@ def _points(
     rows = zip(front.capacity.tolist(), front.accesses.tolist(), front.which.tolist(), strict=True)
     for capacity, accesses, (number, at) in rows:
         source = front.sources[number]
-        assert isinstance(source, _Source)
+        assert isinstance(source, _PointSource)
         yield source.point(at, capacity, accesses, one, sizes, unit)

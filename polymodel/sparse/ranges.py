@@ -113,7 +113,7 @@ def reuse_distances(before: Ints, after: Ints, weights: Ints, asked: Ints, small
         stop = min(start + max(WINDOW, recent.size // 4), before.size)
         end = int(np.searchsorted(asked, stop))
         if end > at:
-            window = _Window(
+            window = _AccessWindow(
                 start, before[start:stop], weights[start:stop], recent, sums_before(weights[recent])
             )
             result[at:end] = window.distances(asked[at:end], before[asked[at:end]], small[at:end], large)
@@ -126,7 +126,7 @@ def reuse_distances(before: Ints, after: Ints, weights: Ints, asked: Ints, small
 
 
 @dataclass(frozen=True, eq=False)
-class _Window:
+class _AccessWindow:
     """A part of the accesses, from number `start` on. `recent`: the last accesses to labels before it;
     `sums`: prefix sums of their weights."""
 

@@ -189,7 +189,7 @@ class TableFaults(TextFault):
 
 
 @dataclass(frozen=True)
-class _Row:
+class _EnergyRow:
     number: int
     text: str
     cells: tuple[str, ...]
@@ -208,7 +208,7 @@ class _Row:
 
 
 @dataclass
-class _Table:
+class _EnergyTable:
     """A table while it is read. `file` is its name in the places of faults."""
 
     file: str
@@ -216,12 +216,12 @@ class _Table:
     header: tuple[str, ...] = ()
     found: list[Diagnostic] = field(default_factory=list)
 
-    def fault(self, row: _Row, column: str, message: str, remedy: str, *, code: str) -> None:
+    def fault(self, row: _EnergyRow, column: str, message: str, remedy: str, *, code: str) -> None:
         index = self.header.index(column) if column in self.header else len(row.cells)
         place = Place(self.file, row.number, row.column(index), row.text)
         self.found.append(Diagnostic(message, remedy, place=place, code=code))
 
-    def rows(self) -> Iterator[_Row]:
+    def rows(self) -> Iterator[_EnergyRow]:
         """The rows that are neither empty nor comments, with the line that each begins on."""
         pulled: list[int] = []
 
@@ -236,10 +236,10 @@ class _Table:
                 number, *_ = pulled
                 pulled.clear()
                 if cells:
-                    yield _Row(number, self.lines[number - 1], tuple(c.strip() for c in cells))
+                    yield _EnergyRow(number, self.lines[number - 1], tuple(c.strip() for c in cells))
         except csv.Error as error:
             number = pulled[0] if pulled else 1
-            row = _Row(number, self.lines[number - 1], ())
+            row = _EnergyRow(number, self.lines[number - 1], ())
             self.fault(row, "", f"no CSV table: {error}", "see the CSV format", code="syntax-error")
 
 
@@ -249,9 +249,9 @@ def table(request: EnergyRequest) -> EnergyAnswer:
     if not request.file:
         raise fault_of("the energy model `table` needs a file", "add file: energies.csv", "missing-key")
     path = confined(request.file, request.folder)
-    read = _Table(str(Path(request.folder) / request.file), _table_text(path, request.file).split("\n"))
+    read = _EnergyTable(str(Path(request.folder) / request.file), _table_text(path, request.file).split("\n"))
     rows = read.rows()
-    first = next(rows, _Row(1, read.lines[0], ()))
+    first = next(rows, _EnergyRow(1, read.lines[0], ()))
     read.header = first.cells
     missing = [c for c in COLUMNS if c not in read.header]
     if missing:
@@ -301,7 +301,11 @@ def _table_text(path: Path, shown: str) -> str:
 
 
 def _row_value(
-    read: _Table, row: _Row, cells: dict[str, str], request: EnergyRequest, earlier: dict[str, float]
+    read: _EnergyTable,
+    row: _EnergyRow,
+    cells: dict[str, str],
+    request: EnergyRequest,
+    earlier: dict[str, float],
 ) -> float | None:
     """The value of a row of the component; None after its faults have been recorded."""
     before = len(read.found)
@@ -326,7 +330,7 @@ def _row_value(
     return value if len(read.found) == before else None
 
 
-def _first_faults(read: _Table) -> tuple[Diagnostic, ...]:
+def _first_faults(read: _EnergyTable) -> tuple[Diagnostic, ...]:
     rest = read.found[MAX_TOLD:]
     if not rest:
         return tuple(read.found)

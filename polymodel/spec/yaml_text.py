@@ -99,7 +99,7 @@ def parse_yaml(
             code="syntax-error",
         )
         return None, (fault,)
-    reader = _Reader(source, tags, parts if parts is not None else IncludedValues(), replaced)
+    reader = _YamlReader(source, tags, parts if parts is not None else IncludedValues(), replaced)
     try:
         node = reader.node(root, "", 0)
     except _Abort:
@@ -169,7 +169,7 @@ def _syntax_remedy(problem: str, line: str, before: str) -> str:
     return "check indentation, quotes and brackets near here"
 
 
-class _Reader:
+class _YamlReader:
     def __init__(
         self,
         source: Source,

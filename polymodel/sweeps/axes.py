@@ -160,7 +160,7 @@ def axis_of(
         if uses.of_all(c.names) and uses.of_all(c.names) <= mine:
             kept &= c.holds({**fixed, **columns})
     columns = {
-        n: _whole((c if np.shape(c) else np.broadcast_to(c, (total,)))[kept]) for n, c in columns.items()
+        n: _integers((c if np.shape(c) else np.broadcast_to(c, (total,)))[kept]) for n, c in columns.items()
     }
     return SymbolAxis(tuple(given), columns, ids[kept], total, int(legal.sum()))
 
@@ -174,7 +174,7 @@ def _fits(chain: Chain, values: Mapping[str, Any]) -> Any:
     return good
 
 
-def _whole(column: Any) -> Any:
+def _integers(column: Any) -> Any:
     """The column as int64 if all its values are integers."""
     if column.dtype.kind == "f" and np.all(np.floor(column) == column) and np.all(np.abs(column) < 2**53):
         return column.astype(np.int64)

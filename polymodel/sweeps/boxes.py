@@ -367,7 +367,7 @@ class BoxSearch:
 
     def _left(self, boxes: _Boxes, hope: Array) -> _Boxes:
         """The boxes that may hold a kept point; the points of the others are counted as pruned."""
-        self.state.pass_over(int(self.sums.sizes(boxes.nodes[~hope]).sum()))
+        self.state.count_pruned(int(self.sums.sizes(boxes.nodes[~hope]).sum()))
         return boxes.of(hope)
 
     def numbers(self, nodes: Array) -> Array:

@@ -385,12 +385,12 @@ def _figures(variant: Variant, block: Block, objectives: Sequence[str]) -> Point
     figures = BlockFigures(found, block, costing)
     columns = {n: _flat(value(n, figures).array, size) for n in ("energy", "latency", "edp", "utilisation")}
     for component, way, linear in costing.accesses:
-        columns[f"{way}:{component}"] = _whole(_flat(block.linear(linear), size))
+        columns[f"{way}:{component}"] = _exact_integers(_flat(block.linear(linear), size))
     legal, fitting, reason = np.ones(size, bool), np.ones(size, bool), np.full(size, "", object)
     for limit in costing.limits:
         needed = _flat(need(limit.phases, block), size)
         if not limit.illegal:
-            columns[f"working_set:{limit.name}"] = _whole(needed)
+            columns[f"working_set:{limit.name}"] = _exact_integers(needed)
         if math.isinf(limit.have):
             continue
         broken = needed > math.floor(limit.have)
@@ -404,7 +404,7 @@ def _figures(variant: Variant, block: Block, objectives: Sequence[str]) -> Point
     for name in (n for n in objectives if n not in columns):
         other = value(name, figures)
         values = _flat(other.array, size)
-        columns[name] = _whole(values) if isinstance(other, BlockCount) else values
+        columns[name] = _exact_integers(values) if isinstance(other, BlockCount) else values
     return PointFigures(columns, legal, fitting, reason)
 
 
@@ -416,7 +416,7 @@ def _flat(values: Array, size: int) -> Array:
     return flat if flat.size == size else np.broadcast_to(flat, (size,))
 
 
-def _whole(values: Array) -> Array:
+def _exact_integers(values: Array) -> Array:
     """A count, held in float64 only if that is exact, as integers."""
     return values.astype(np.int64) if values.dtype.kind == "f" else values
 

@@ -26,7 +26,7 @@ from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.frozen import dataclass
 from polymodel.governor import look
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
-from polymodel.schedule.legality import check, unmade
+from polymodel.schedule.legality import check, never_produced
 from polymodel.spec.faults import Faults
 from polymodel.sweeps.axes import SymbolAxis
 from polymodel.sweeps.infeasibility import shared
@@ -90,7 +90,7 @@ def illegal(
     if not all(axis.size for axis in axes):
         return None
     kinds = [_kinds(axis, forms, fixed) for axis in axes]
-    problem, tied, every = _in_classes(problem)
+    problem, tied, every = _problem_of_classes(problem)
     judge = _Judge(problem, axes, varying, kinds, every)
     broken = next((f for f in map(judge, product(*(k.finest for k in kinds))) if f), None)
     if broken is None:
@@ -107,7 +107,7 @@ def illegal(
     )
 
 
-def _in_classes(problem: Problem) -> tuple[Problem, bool, bool]:
+def _problem_of_classes(problem: Problem) -> tuple[Problem, bool, bool]:
     """A problem with one verdict per class, whether tied spaces became boxes in it, and the flag `every` of
     `_Judge`.
 
@@ -117,7 +117,7 @@ def _in_classes(problem: Problem) -> tuple[Problem, bool, bool]:
     tied = shares_tied_loops(problem)
     # If everything that is read is produced, inferred operations are produced for their consumers at any
     # sizes.
-    every = not tied or bool(unmade(problem.cascade))
+    every = not tied or bool(never_produced(problem.cascade))
     return replace(problem, cascade=boxed(problem.cascade)) if tied else problem, tied, every
 
 
@@ -241,7 +241,7 @@ class Verdicts:
 
     @cached_property
     def _classed(self) -> tuple[Problem, bool, bool]:
-        return _in_classes(self.problem)
+        return _problem_of_classes(self.problem)
 
     def reasons(self, axis: SymbolAxis) -> tuple[Array, tuple[str, ...]]:
         """For each choice 0 if it breaks no dependence, otherwise k for `reasons[k - 1]`.

@@ -49,7 +49,7 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
     forms = {i: block.rows.forms[i] for i in sorted(used)}
     if any(map(kernel.is_joint, forms.values())):  # no column of one axis represents what depends on several
         return block
-    sure = set.intersection(*(adding_up(v.costing, objectives) for v in block.variants))
+    sure = set.intersection(*(increasing_rows(v.costing, objectives) for v in block.variants))
     kept: dict[tuple[str, ...], SymbolAxis] = {}
     illegal = block.illegal
     for place, axis in enumerate(kernel.axes):
@@ -99,7 +99,7 @@ def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] |
     return result
 
 
-def adding_up(costing: Costing, objectives: Sequence[str]) -> set[int]:
+def increasing_rows(costing: Costing, objectives: Sequence[str]) -> set[int]:
     """Rows in which an objective is strictly increasing, whatever the other rows are."""
     result = {index for index, weight in costing.energy.weights if weight and "energy" in objectives}
     asked = _needed_figures(objectives)

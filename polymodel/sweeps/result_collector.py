@@ -63,7 +63,7 @@ class ResultCollector:
         self.evaluated += points
         self.feasible += points - sum(refused.values())
 
-    def pass_over(self, points: int) -> None:
+    def count_pruned(self, points: int) -> None:
         """Count points that were pruned, since none of them can be kept."""
         self.done += points
         self.passed += points

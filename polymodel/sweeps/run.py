@@ -114,7 +114,7 @@ def sweep(
         place = Path(store) if store is not None else None
         with terminable(), locked(place):
             result = _search(orders[0], grid, progress, accelerator).run(orders[1:], place)
-    return replace(result, notes=(*result.notes, *_asked_otherwise(spec, specs, asked)), eps=eps)
+    return replace(result, notes=(*result.notes, *_request_notes(spec, specs, asked)), eps=eps)
 
 
 def _gpu() -> Any:
@@ -127,7 +127,7 @@ def _gpu() -> Any:
     return gpu()
 
 
-def _asked_otherwise(spec: Spec, specs: Sequence[Spec], asked: SweepRequest) -> tuple[str, ...]:
+def _request_notes(spec: Spec, specs: Sequence[Spec], asked: SweepRequest) -> tuple[str, ...]:
     """Return notes on requests that may be misunderstood."""
     return (*spec.variable_remarks, *_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
 
@@ -152,7 +152,7 @@ def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
     return uncut_text(n for s in specs if s.raw_arch is not None for n in s.raw_arch.nodes)
 
 
-def _search(order: WorkerTask, grid: Grid, progress: Progress | None, device: Any = None) -> _Search:
+def _search(order: WorkerTask, grid: Grid, progress: Progress | None, device: Any = None) -> _RunningSweep:
     asked = order.asked
     state = ResultCollector(
         asked.keep, Archive(len(asked.objectives)), asked.top, _limit(order), eps=order.eps
@@ -171,7 +171,7 @@ def _search(order: WorkerTask, grid: Grid, progress: Progress | None, device: An
         state.spill.clear(earlier.parts if earlier is not None else ())
     if earlier is not None:
         state.take(earlier)
-    return _Search(
+    return _RunningSweep(
         order.specs, grid, list(order.names), asked, state, progress, units, order.memory, order.limits,
         device,
     )  # fmt: skip
@@ -196,7 +196,7 @@ def work(order: WorkerTask) -> Snapshot:
 
 
 @dataclass
-class _Search:
+class _RunningSweep:
     """A running sweep. `places`: the block and variant that give the costs of a point; None: `evaluate`."""
 
     specs: tuple[Spec, ...]

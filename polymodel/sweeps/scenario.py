@@ -152,7 +152,7 @@ class MappingForms:
             if _links(own) != _links(self.problem):
                 message = "architectures differ in which links of fanouts cost anything"
                 raise NotSeparable(message, code="unsupported-link")
-            if _whole(own) != _whole(self.problem):
+            if _rounded_actions(own) != _rounded_actions(self.problem):
                 message = "architectures differ in which transfers are rounded up to whole actions"
                 raise NotSeparable(message, code="unsupported-rounding")
             cost = costing(own, self.forms, rows)
@@ -293,6 +293,6 @@ def _links(problem: Problem) -> list[tuple[str, str, bool, bool]]:
     return [(c, name, link.timed, bool(link.hop_latency)) for c, name, link in links]
 
 
-def _whole(problem: Problem) -> list[tuple[str, str, str, int | None]]:
+def _rounded_actions(problem: Problem) -> list[tuple[str, str, str, int | None]]:
     """Actions that transfers are rounded up to."""
     return [(c.name, tensor, a.name, a.bits_per_action) for c, tensor, a in problem.rounding()]

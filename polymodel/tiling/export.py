@@ -108,7 +108,7 @@ def made(a: SparseTensor, second: Second, costs: CutCosts) -> SparseTensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class _OperandParts:
     """One operand, with its entries ordered by tile. `first`: the position of the first entry of each
     tile.
     """
@@ -146,7 +146,7 @@ class _Parts:
         write_tensor(part, path, comment=said, durable=False)  # thousands of them
 
 
-def _parts(tensor: SparseTensor, costs: CutCosts, held: Flags) -> _Parts:
+def _parts(tensor: SparseTensor, costs: CutCosts, held: Flags) -> _OperandParts:
     """Sort the entries of the operand by tile, once; within a tile they keep their order."""
     pattern, cut = costs.pattern, costs.cut
     own = pattern.own
@@ -157,7 +157,7 @@ def _parts(tensor: SparseTensor, costs: CutCosts, held: Flags) -> _Parts:
     by_tile = np.argsort(ids, kind="stable")
     first = np.zeros(cut.tiles + 1, dtype=np.int64)
     np.cumsum(np.bincount(ids, minlength=cut.tiles), out=first[1:])
-    return _Parts(
+    return _OperandParts(
         tensor.name, own, placed.shape[2:], placed.coords[:, by_tile], placed.values[by_tile], first, costs
     )
 

@@ -23,10 +23,10 @@ from polymodel.spec.files import keeping
 from polymodel.view.figures import pinned
 from polymodel.view.files import (
     Json,
+    ensure_folder,
     json_rows,
     json_table,
     json_text,
-    made_folder,
     saved_text,
     table_json,
     write_csv,
@@ -393,7 +393,7 @@ class Answer:
             if str(place).lower().endswith(ending):
                 write(self.tables[0], Path(place))
                 return (Path(place),)
-            folder, result = made_folder(place), []
+            folder, result = ensure_folder(place), []
             for name, _ in self.listed(live):
                 result.append(folder / f"{name}{ending}")
                 write(name, result[-1])
@@ -435,7 +435,7 @@ class Answer:
         from polymodel.view.html import page
 
         with self.keeping():
-            left_out = plots_left_out() if plots else ""
+            left_out = missing_plots() if plots else ""
             head, drawn = self.head(live), plots and not left_out
             if left_out:
                 head = [*head, Line(left_out)]
@@ -448,7 +448,7 @@ class Answer:
         text."""
         name = type(self).__name__.lower()
         with self.keeping():
-            target = made_folder(folder)
+            target = ensure_folder(folder)
             result = [*self.to_csv(target, live=live)]
             result += self.to_parquet(target, live=live) if parquet else ()
             files = [target / f"{name}{ending}" for ending in (".json", ".html", ".txt")]
@@ -470,7 +470,7 @@ class Answer:
         return fragment(self.content())
 
 
-def plots_left_out() -> str:
+def missing_plots() -> str:
     """Why pages have no plots, and the remedy; "" if they can be drawn."""
     return "" if installed("matplotlib") else f"plots are left out: {command_for('matplotlib')} brings them"
 

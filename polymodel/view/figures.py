@@ -67,11 +67,11 @@ def ticks(unit: str) -> Formatter:
 
 def tick(axis: Axis, unit: str) -> None:
     """Set an axis's ticks in a unit; if it has round numbers, they are round in the displayed unit."""
-    axis.set_major_locator(round_in(axis.get_major_locator(), unit))
+    axis.set_major_locator(round_ticks(axis.get_major_locator(), unit))
     axis.set_major_formatter(ticks(unit))
 
 
-def round_in(places: Locator, unit: str) -> Locator:
+def round_ticks(places: Locator, unit: str) -> Locator:
     """A locator of ticks that are round in the displayed unit, bytes instead of bits."""
     from matplotlib.ticker import Locator
 

@@ -29,7 +29,7 @@ def saved_text(text: str, file: str | PathLike[str] | None) -> str:
     return text
 
 
-def made_folder(folder: str | PathLike[str]) -> Path:
+def ensure_folder(folder: str | PathLike[str]) -> Path:
     """The folder, created if missing. Raises SpecError if it cannot be created."""
     with writing(folder):
         target = Path(folder)

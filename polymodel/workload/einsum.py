@@ -451,7 +451,7 @@ def touched(cascade: Cascade, tensor: str) -> islpy.Set:
     return result
 
 
-def bounds_alone(constraint: Constraint) -> bool:
+def is_range_bound(constraint: Constraint) -> bool:
     """True for `v >= low` and `v <= high`: one side of a range, which `resized` replaces with the extent of
     `v`."""
     terms = constraint.expr.terms
@@ -483,7 +483,7 @@ def _resized(einsum: Einsum, extents: Mapping[str, int]) -> Einsum:
         bounds.append((low, high))
         if v in extents:
             sides += [Constraint(Affine(((v, 1),), -low)), Constraint(Affine(((v, -1),), high))]
-    kept = [c for c in einsum.constraints if not (bounds_alone(c) and c.expr.terms[0][0] in extents)]
+    kept = [c for c in einsum.constraints if not (is_range_bound(c) and c.expr.terms[0][0] in extents)]
     return replace(einsum, bounds=tuple(bounds), constraints=(*sides, *kept))
 
 

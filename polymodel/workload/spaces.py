@@ -13,7 +13,7 @@ from polymodel.polyhedra.sets import bounding_box, is_box, missing_points, set_f
 from polymodel.spec.faults import Faults, Path, TextFault, close_to, suggestion
 from polymodel.spec.numbers import Value, evaluate_number, parse_constraints
 from polymodel.spec.section_schemas import Workload
-from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, bounds_alone
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess, is_range_bound
 
 Symbols = Mapping[str, Value | None]
 
@@ -157,16 +157,16 @@ def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[
     for einsum in cascade.einsums:
         for access in (a for a in einsum.outputs if a.tensor not in cascade.shifted):
             sizes = tuple(known[r] for r in access.ranks if r in known)
-            if len(sizes) == len(access.ranks) and not _written_whole(einsum, access, sizes):
+            if len(sizes) == len(access.ranks) and not _covers_tensor(einsum, access, sizes):
                 missing = missing_points(einsum.access(access.tensor).range(), sizes)
                 result += [(access.tensor, sizes, *missing)] if missing is not None else []
     return tuple(result)
 
 
-def _written_whole(einsum: Einsum, access: TensorAccess, sizes: Sequence[int]) -> bool:
+def _covers_tensor(einsum: Einsum, access: TensorAccess, sizes: Sequence[int]) -> bool:
     """True if it is evident that a box of iterations writes all of a tensor: each rank is indexed by a rank
     variable of its own that covers it. False means not evident."""
-    if access.guard or not all(bounds_alone(c) for c in einsum.constraints):
+    if access.guard or not all(is_range_bound(c) for c in einsum.constraints):
         return False
     variables = [x.terms[0][0] for x in access.projection if len(x.terms) == 1 and abs(x.terms[0][1]) == 1]
     if len(set(variables)) < len(access.projection):

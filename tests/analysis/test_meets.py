@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from polymodel.analysis.symbolic.atoms import INTEGERS, ArrayOps, ChainLevel, Role
-from polymodel.analysis.symbolic.pair_atoms import Meet, Side
+from polymodel.analysis.symbolic.pair_atoms import Side, StepOverlap
 from polymodel.analysis.symbolic.render import Renderer
 from tests.analysis.test_agreement import SETTINGS
 
@@ -83,7 +83,7 @@ def _stamps(levels: tuple[ChainLevel, ...], s: Stamp) -> Iterator[tuple[Span, Sp
         yield from _stamps(rest, at(*counters))
 
 
-def counted(meet: Meet) -> int:
+def counted(meet: StepOverlap) -> int:
     sides = []
     for side in (meet.p, meet.r):
         assert isinstance(side.extent, int)
@@ -128,12 +128,12 @@ RATIOS = st.sampled_from([(1, 1), (2, 1), (1, 3), (2, 3), (5, 2)])
 @settings(max_examples=250, **SETTINGS)
 @given(sides(), sides(), RATIOS)
 def test_common_windows_are_those_of_sets(p: Side, r: Side, ratio: tuple[int, int]) -> None:
-    meet = Meet(p, r, *ratio)
+    meet = StepOverlap(p, r, *ratio)
     assert meet.value(INTEGERS, {}) == counted(meet)
     assert replace(meet, any=True).value(INTEGERS, {}) == int(counted(meet) > 0)
 
 
-def _named(meet: Meet) -> tuple[Meet, dict[str, int], list[tuple[str, ...]]]:
+def _named(meet: StepOverlap) -> tuple[StepOverlap, dict[str, int], list[tuple[str, ...]]]:
     values: dict[str, int] = {}
     chains: list[tuple[str, ...]] = []
 
@@ -144,14 +144,14 @@ def _named(meet: Meet) -> tuple[Meet, dict[str, int], list[tuple[str, ...]]]:
         loops = zip(names[1:], side.levels, strict=True)
         return Side(names[0], tuple(ChainLevel(n, lv.role, lv.spatial) for n, lv in loops))
 
-    return Meet(of(meet.p, "p"), of(meet.r, "r"), meet.a, meet.b), values, chains
+    return StepOverlap(of(meet.p, "p"), of(meet.r, "r"), meet.a, meet.b), values, chains
 
 
 @pytest.mark.slow
 @settings(max_examples=8, **SETTINGS)
 @given(sides(long=False), sides(long=False), st.sampled_from([(1, 1), (2, 1), (1, 2)]))
 def test_arrays_and_expressions_give_the_same(p: Side, r: Side, ratio: tuple[int, int]) -> None:
-    meet = Meet(p, r, *ratio)
+    meet = StepOverlap(p, r, *ratio)
     open_, values, chains = _named(meet)
     assert open_.symbols == set(values)
     wanted = counted(meet)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 import polymodel as pm
 from polymodel import reuse
 from polymodel.analysis.result import Problem
-from polymodel.analysis.symbolic.engine import _traffic_under
+from polymodel.analysis.symbolic.engine import _traffic_of_policy
 from polymodel.mapping.looptree import loop_notes
 from polymodel.reuse import Reuse
 from polymodel.schedule.legality import check
@@ -97,9 +97,9 @@ def test_engines_count_a_policy_that_is_added(count: int, stationary: Reuse) -> 
 def test_policies_of_one_problem_are_counted_once_however_often_it_is_printed() -> None:
     spec = pm.load("matmul", "simple_two_level", "matmul/output_stationary", M=96)
     first = pm.evaluate(spec).table("reuse").rows
-    counted = _traffic_under.cache_info().misses
+    counted = _traffic_of_policy.cache_info().misses
     assert pm.evaluate(spec).table("reuse").rows == first
-    assert _traffic_under.cache_info().misses == counted
+    assert _traffic_of_policy.cache_info().misses == counted
     other = pm.evaluate(pm.load("matmul", "simple_two_level", "matmul/output_stationary", M=97))
     assert other.table("reuse").rows != first
-    assert _traffic_under.cache_info().misses == counted + 2
+    assert _traffic_of_policy.cache_info().misses == counted + 2

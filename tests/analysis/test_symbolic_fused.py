@@ -21,7 +21,7 @@ from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic import closed_counts
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.layout import under_policy
-from polymodel.analysis.symbolic.occupancy import _Known, _reserved_phases
+from polymodel.analysis.symbolic.occupancy import _reserved_phases, _Shared
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.checks import check_extents
@@ -272,7 +272,7 @@ def test_what_may_be_there_grows_with_the_cascade_where_einsums_share_no_loop() 
     def looked_at(length: int) -> tuple[int, int]:
         spec = chain_of_matmuls(length)
         layout = under_policy(Problem(spec.workload, spec.arch, spec.mapping), None)
-        known = _Known(layout)
+        known = _Shared(layout)
         phases = {
             id(_reserved_phases(known, e, "DRAM")): _reserved_phases(known, e, "DRAM")
             for e in layout.problem.tree.einsums

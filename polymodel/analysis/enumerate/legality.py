@@ -42,7 +42,7 @@ def _use_times(walk: EinsumWalk, tensor: str, writes: bool) -> dict[Element, tup
     return times
 
 
-def _late(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> OrderViolation | None:
+def _read_too_early(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> OrderViolation | None:
     """Return an element that is read before its last production, or is never produced."""
     made, read = _use_times(producer, tensor, True), _use_times(consumer, tensor, False)
     names = producer.einsum.name, consumer.einsum.name, tensor
@@ -54,7 +54,7 @@ def _late(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> OrderViola
     return None
 
 
-def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> OrderViolation | None:
+def _missing_at_visit(buffet: BuffetWalk, producer: str, consumer: str) -> OrderViolation | None:
     """An element that a consumer reads at a visit of its backing node that does not hold it."""
     made: dict[Element, set[tuple[Place, Time]]] = {}
     for t, places in buffet.tiles.items():
@@ -78,23 +78,28 @@ def _broken_dependence(
     producer, consumer = made.einsum.name, read.einsum.name
     home = chains[producer, tensor][0]
     again = made.decided != (0, 0)
-    late = None if again else _late(made, read, tensor)
+    late = None if again else _read_too_early(made, read, tensor)
     if late:
         return late
     if chains[consumer, tensor][0] is not home:
         element = min(_use_times(read, tensor, False))
         return OrderViolation(producer, consumer, tensor, element, "they share no storage node of it")
     if again:
-        return _stale(home, made, read, tensor)
+        return _incomplete_read(home, made, read, tensor)
     shared = (b for b in chains[producer, tensor][1:] if b in chains[consumer, tensor])
-    result = [_absent(home, producer, consumer), *(_unfinished(b, producer, consumer) for b in shared)]
+    result = [
+        _missing_at_visit(home, producer, consumer),
+        *(_unfinished(b, producer, consumer) for b in shared),
+    ]
     return next((f for f in result if f), None)
 
 
-def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) -> OrderViolation | None:
+def _incomplete_read(
+    home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str
+) -> OrderViolation | None:
     """An element that is executed repeatedly, and that a read finds missing or incomplete."""
     position = made.einsum.accesses.index(made.einsum.access_of(tensor))
-    whole = _whole(made, position)
+    whole = _operation_counts(made, position)
     last: dict[tuple[Place, Element, Time], Time] = {}
     held: dict[tuple[Place, Element, Time], int] = defaultdict(int)
     names = made.einsum.name, read.einsum.name, tensor
@@ -141,7 +146,7 @@ def _unfinished(buffet: BuffetWalk, producer: str, consumer: str) -> OrderViolat
     return None
 
 
-def _apart(buffet: BuffetWalk, producer: str) -> OrderViolation | None:
+def _split_sum(buffet: BuffetWalk, producer: str) -> OrderViolation | None:
     """An element that the producer writes in several instances of its backing node."""
     where: dict[Element, Place] = {}
     for places in buffet.tiles.values():
@@ -172,7 +177,7 @@ def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -
     return None
 
 
-def _left_out(walk: EinsumWalk) -> OrderViolation | None:
+def _incomplete_element(walk: EinsumWalk) -> OrderViolation | None:
     """An element that lacks one of its operations: no stamp of the loops above includes that operation."""
     if walk.lacking is None:
         return None
@@ -182,7 +187,7 @@ def _left_out(walk: EinsumWalk) -> OrderViolation | None:
     return OrderViolation(name, name, output.tensor, element, "some operations that produce it never execute")
 
 
-def _whole(walk: EinsumWalk, position: int) -> dict[Element, int]:
+def _operation_counts(walk: EinsumWalk, position: int) -> dict[Element, int]:
     """The number of operations that produce each element of the access at `position`."""
     whole: dict[Element, int] = defaultdict(int)
     for values in points(walk.einsum):
@@ -191,7 +196,7 @@ def _whole(walk: EinsumWalk, position: int) -> dict[Element, int]:
     return whole
 
 
-def _made_in_part(walk: EinsumWalk) -> OrderViolation | None:
+def _partially_produced(walk: EinsumWalk) -> OrderViolation | None:
     """An element that some stamp of the loops above produces only in part, although results start afresh at
     each stamp."""
     if walk.decided == (0, 0):
@@ -199,7 +204,7 @@ def _made_in_part(walk: EinsumWalk) -> OrderViolation | None:
     times, places = walk.decided
     for access in walk.einsum.outputs:
         position = walk.einsum.accesses.index(access)
-        whole = _whole(walk, position)
+        whole = _operation_counts(walk, position)
         touched = walk.touches(access.tensor, writes=True)
         done = Counter((o.time[:times], o.place[:places], x) for o, x in touched)
         for (_, _, x), count in sorted(done.items()):
@@ -209,7 +214,7 @@ def _made_in_part(walk: EinsumWalk) -> OrderViolation | None:
     return None
 
 
-def _added_again(walk: EinsumWalk) -> OrderViolation | None:
+def _repeated_accumulation(walk: EinsumWalk) -> OrderViolation | None:
     """An Einsum that adds to existing values, below a loop that does not bind it."""
     for access in walk.einsum.outputs:
         if access.accumulates and walk.decided != (0, 0) and walk.operations:
@@ -221,7 +226,7 @@ def _added_again(walk: EinsumWalk) -> OrderViolation | None:
 
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> OrderViolation | None:
     """The first rule that the mapping violates, None if it is legal."""
-    for alone in (_left_out, _made_in_part, _added_again):
+    for alone in (_incomplete_element, _partially_produced, _repeated_accumulation):
         result = next((f for f in map(alone, walks.values()) if f), None)
         if result:
             return result
@@ -230,7 +235,7 @@ def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chai
         if producer is None or producer.name not in walks:
             continue
         once = walks[producer.name].decided == (0, 0) and not producer.is_copy
-        apart = None if not once else _apart(chains[producer.name, tensor][0], producer.name)
+        apart = None if not once else _split_sum(chains[producer.name, tensor][0], producer.name)
         if apart:
             return apart
         for consumer in problem.cascade.consumers(tensor):

@@ -399,18 +399,18 @@ def _products(flow: TransferRelation | PartialSums | ListedTransfers, ways: Ways
 
 
 @dataclass
-class _Row:
+class _LinkRow:
     hops: dict[str, int]
     down: list[tuple[int, list[CountProduct]]]
     up: list[tuple[int, list[CountProduct]]]
     reach: int = 0
 
 
-def link_rows(layout: ExactLayout) -> Iterator[tuple[str, str, FanoutDim, _Row]]:
+def link_rows(layout: ExactLayout) -> Iterator[tuple[str, str, FanoutDim, _LinkRow]]:
     """(Einsum, component, dimension, element-hops by tensor and products of what enters its rows)."""
     hierarchy, cascade = layout.problem.hierarchy, layout.problem.cascade
     for component, dim in hierarchy.costly_links:
-        rows: dict[str, _Row] = defaultdict(lambda: _Row({}, [], []))
+        rows: dict[str, _LinkRow] = defaultdict(lambda: _LinkRow({}, [], []))
         assert dim.link is not None
         for tensor in cascade.tensors:
             plain = dim.link.topology == "bus" and not dim.link.hop_latency
@@ -440,7 +440,7 @@ def _book(
     layout: ExactLayout,
     flow: TransferRelation | PartialSums | ListedTransfers,
     dim: tuple[str, FanoutDim],
-    row: _Row,
+    row: _LinkRow,
 ) -> None:
     assert dim[1].link is not None
     topology = dim[1].link.topology

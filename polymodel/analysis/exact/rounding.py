@@ -241,7 +241,7 @@ def transfer_rows(
 def transfers_of(layout: ExactLayout) -> dict[Row, list[Sized]]:
     """The sizes of all transfers that are rounded up, per charged instance."""
     wanted = {tensor for _, tensor, _ in layout.problem.rounding()}
-    walk = _Walk(layout)
+    walk = _LinkWalk(layout)
     for tensor in layout.problem.cascade.tensors:
         if tensor in wanted:
             walk.tensor(tensor)
@@ -252,7 +252,7 @@ def transfers_of(layout: ExactLayout) -> dict[Row, list[Sized]]:
 
 
 @dataclass
-class _Walk:
+class _LinkWalk:
     """Every link between two storages, as terms of what crosses it at each stamp."""
 
     layout: ExactLayout

@@ -22,7 +22,7 @@ from polymodel.analysis.symbolic.generations import (
     tied_generations,
 )
 from polymodel.analysis.symbolic.listings import DistinctValues, Listing, values_of
-from polymodel.analysis.symbolic.pair_atoms import CutAtom, Meet, Side
+from polymodel.analysis.symbolic.pair_atoms import CutAtom, Side, StepOverlap
 from polymodel.analysis.symbolic.regions import Region, TileQuery
 from polymodel.analysis.symbolic.spaces import (
     ITERATIONS,
@@ -68,14 +68,14 @@ def count(space: Space, uses: Uses) -> Form:
     if key not in space.counted and space.carried is not None:
         space.counted[key] = counted(count, space, uses)
     if key not in space.counted:
-        result = _apart(space, uses)
+        result = _uncoupled_count(space, uses)
         for group in space.groups:
             result = result * of_atom(within(space, group, uses))
         space.counted[key] = result
     return space.counted[key]
 
 
-def _apart(space: Space, uses: Uses) -> Form:
+def _uncoupled_count(space: Space, uses: Uses) -> Form:
     """Return the count over all variables except those that bounds couple."""
     result = number(1)
     for v in space.spread:
@@ -172,7 +172,7 @@ def largest(space: Space) -> Form:
         return largest(space.before)
     if space.carried is not None:
         return largest(space.alone) + largest(space.before) * more_later(space)
-    result = _apart(space, dict.fromkeys(range(len(space.axes)), "at0"))
+    result = _uncoupled_count(space, dict.fromkeys(range(len(space.axes)), "at0"))
     for group in space.groups:
         if is_listed(space, group):
             result = result * of_atom(listing(space, group, dict.fromkeys(range(len(space.axes)), "most")))
@@ -247,7 +247,7 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
         seam = v == moving
         apart = seam and any(space.axes[i].spatial for i in space.of(v) if i > axis)
         if apart or (not sliding and _seams(space, v, axis, uses)):
-            result = result * of_atom(Meet(_side(space, v, axis, uses), Side(1, ()), 1, 1))
+            result = result * of_atom(StepOverlap(_side(space, v, axis, uses), Side(1, ()), 1, 1))
             continue
         levels, leaf = _step(space, axis, uses, "seam") if seam else (_stays(space, v, axis, uses), SIZE)
         result = result * summed(space.extent(v), levels, leaf)
@@ -400,7 +400,7 @@ def _both_move(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -
 def _met_windows(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
     """The common part of the windows before and after the step, for any movement of both variables' tiles."""
     p, r = (_side(space, v, axis, uses) for v in (halo.p, halo.r))
-    return of_atom(Meet(p, r, halo.shift_r, halo.shift_p))
+    return of_atom(StepOverlap(p, r, halo.shift_r, halo.shift_p))
 
 
 def _side(space: Space, variable: str, axis: int, uses: Uses) -> Side:

@@ -41,7 +41,7 @@ from polymodel.analysis.symbolic.layout import (
     temporal,
 )
 from polymodel.analysis.symbolic.listings import DistinctValues, interval
-from polymodel.analysis.symbolic.pair_atoms import Meet, Side
+from polymodel.analysis.symbolic.pair_atoms import Side, StepOverlap
 from polymodel.analysis.symbolic.spaces import Space
 from polymodel.analysis.symbolic.tied_groups import listed_group_of
 from polymodel.errors import NotSeparable
@@ -180,7 +180,7 @@ def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
     widest: Stamp = dict.fromkeys(loops, "widest")
     ends = sorted({0, *(s.shared for s in stays if not s.before), len(bare.axes)})
     nests = [[i for i in loops if begin <= i < end] for begin, end in pairwise(ends)]
-    choices = [list(islice(_in_nest(bare, nest, stays, widest), MOST_STAMPS + 1)) for nest in nests]
+    choices = [list(islice(_nest_stamps(bare, nest, stays, widest), MOST_STAMPS + 1)) for nest in nests]
     if prod(map(len, choices)) > MOST_STAMPS:
         raise NotSeparable(
             f"what stays while {bare.einsum.name} runs depends on {len(loops)} loops",
@@ -190,7 +190,7 @@ def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
         yield {i: role for part in chosen for i, role in part.items()}
 
 
-def _in_nest(bare: Space, nest: list[int], stays: list[Stay], widest: Stamp) -> Iterator[dict[int, Role]]:
+def _nest_stamps(bare: Space, nest: list[int], stays: list[Stay], widest: Stamp) -> Iterator[dict[int, Role]]:
     """The iterations of a nest's loops: first and last ones, and an intermediate one of at most one loop."""
     ends: dict[int, tuple[Role, ...]] = dict.fromkeys(nest, ("first",))
     between: dict[int, Role] = {}
@@ -277,7 +277,7 @@ def _shares(stay: Stay, axis: int, stamp: Stamp) -> Form:
         window = space.window(v)
         if window is not None and (v == moving or any(i < window.depth for i in inner)):
             sides = _side(stay, v, axis, stamp), Side(1, ())
-            result = result * of_atom(Meet(*sides, 1, 1, any=True))
+            result = result * of_atom(StepOverlap(*sides, 1, 1, any=True))
         elif inner:
             roles = {i: "only" if i in inner else stamp.get(i, "first") for i in space.of(v)}
             upto = {i: r for i, r in roles.items() if i <= inner[-1]}
@@ -286,7 +286,7 @@ def _shares(stay: Stay, axis: int, stamp: Stamp) -> Form:
         both = [*space.of(halo.p), *space.of(halo.r)]
         if moving in (halo.p, halo.r) or any(i > axis and not space.axes[i].spatial for i in both):
             p, r = (_side(stay, v, axis, stamp) for v in (halo.p, halo.r))
-            result = result * of_atom(Meet(p, r, halo.shift_r, halo.shift_p, any=True))
+            result = result * of_atom(StepOverlap(p, r, halo.shift_r, halo.shift_p, any=True))
     for one in space.sums:
         both = [i for v in one.variables for i in space.of(v)]
         if moving in one.variables or any(i > axis and not space.axes[i].spatial for i in both):
@@ -394,12 +394,12 @@ def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, For
         tied = axis < reach and bare.axes[axis].variable in bare.tied
         if tied or (axis < reach and space.axes[axis].variable in space.tied):
             continue
-        common = _in_common(space, axis)
+        common = _shared_values(space, axis)
         if axis >= reach or common == 0 or axis in once:
             continue
         inner = [i for i in temporal(space) if i > axis and space.axes[i].variable in space.access.variables]
         own = set(space.of(space.axes[axis].variable))
-        alone = stay.on_path and all(i in own and _in_common(space, i) for i in inner)
+        alone = stay.on_path and all(i in own and _shared_values(space, i) for i in inner)
         if common is None or (node.parts_stay and inner and not alone):
             return None
         result[axis] = form
@@ -409,12 +409,12 @@ def joined_steps(bare: Space, stay: Stay, once: frozenset[int]) -> dict[int, For
     return {i: form for i, form in result.items() if form != Form()}
 
 
-def leaves_nothing(space: Space, axis: int) -> bool:
+def steps_are_disjoint(space: Space, axis: int) -> bool:
     """Whether tiles before and after a loop's steps have nothing in common, as far as it is known."""
-    return space.axes[axis].variable not in space.tied and _in_common(space, axis) == 0
+    return space.axes[axis].variable not in space.tied and _shared_values(space, axis) == 0
 
 
-def _in_common(space: Space, axis: int) -> int | None:
+def _shared_values(space: Space, axis: int) -> int | None:
     """The number of values of a rank that the tiles before and after a loop's steps share; None if
     unknown."""
     v = space.axes[axis].variable

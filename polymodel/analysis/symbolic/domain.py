@@ -31,7 +31,7 @@ from polymodel.errors import Diagnostic, Refused
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
-from polymodel.workload.einsum import bounds_alone, resized
+from polymodel.workload.einsum import is_range_bound, resized
 
 if TYPE_CHECKING:
     import sympy
@@ -299,7 +299,7 @@ class Domain:
         for e in self.problem.cascade.einsums if self.sizes else ():
             box = dict(zip(e.rank_variables, e.bounds, strict=True))
             for c in e.constraints:
-                if bounds_alone(c) or c.kind != "ge":
+                if is_range_bound(c) or c.kind != "ge":
                     continue
                 least, needed = c.expr.constant, Form()
                 for v, k in c.expr.terms:

@@ -71,13 +71,13 @@ class Symbolic:
 
     def traffic(self, problem: Problem, *, reuse: str | None = None) -> tuple[Traffic, ...]:
         """The traffic of a problem without symbols; working sets are not computed."""
-        return _traffic_under(problem, override(reuse))
+        return _traffic_of_policy(problem, override(reuse))
 
 
 @lru_cache(maxsize=16)  # each printed report compares policies, and the same problem may be evaluated often
-def _traffic_under(problem: Problem, reuse: Reuse | None) -> tuple[Traffic, ...]:
+def _traffic_of_policy(problem: Problem, reuse: Reuse | None) -> tuple[Traffic, ...]:
     refuse_rounding(problem)
-    _refuse_what_is_not_formed(problem)
+    _refuse_unsupported(problem)
     layout = under_policy(problem, reuse)
     rows = _traffic(layout, flows(layout, busiest=False))
     return tuple(mapped(row, Form, lambda form: form.at({})) for row in rows)
@@ -99,7 +99,7 @@ def closed_counts(
     `ranks`: rank variable -> symbol that stands for its extent. `live`: with element-level lifetimes in all
     memories, not only in those that allocate by them.
     """
-    _refuse_what_is_not_formed(problem)
+    _refuse_unsupported(problem)
     if pipelines(problem.tree):
         from polymodel.analysis.symbolic.pipelines import refuse_pipelines
 
@@ -163,7 +163,7 @@ def _analysis(layout: SymbolicLayout, live: bool, listed: Callable[[], SymbolicL
     """All forms of one layout. `listed`: the layout in which executed iterations are listed."""
     peaks, lives = _lives(layout, live, listed)
     ledger = flows(layout)
-    whole = _whole(layout, ledger)
+    whole = _rounded_actions(layout, ledger)
     return SymbolicAnalysis(
         _buffets(layout),
         _traffic(layout, ledger),
@@ -210,7 +210,7 @@ def _lives(
     return live_sets(layout, every, listed), live_elements(layout, listed) if every else ()
 
 
-def _whole(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActions[Form], ...]:
+def _rounded_actions(layout: SymbolicLayout, ledger: FormLedger) -> tuple[WholeActions[Form], ...]:
     if not any(layout.problem.rounding()):
         return ()
     from polymodel.analysis.symbolic.rounding import whole_actions
@@ -227,7 +227,7 @@ def _refills(layout: SymbolicLayout, ledger: FormLedger) -> tuple[RefillLoad[For
     return refills(layout, ledger)
 
 
-def _refuse_what_is_not_formed(problem: Problem) -> None:
+def _refuse_unsupported(problem: Problem) -> None:
     hierarchy = problem.hierarchy
     for component, dim in hierarchy.costly_links:
         if dim.link is not None and dim.link.topology in ("tree", "ring"):

@@ -83,7 +83,7 @@ class TransferPath:
         if child is None:
             return self.layout.read(self.einsum, self.access)
         space = self.layout.space(self.einsum, self.tensor, child.depth)
-        return space if child.producer is not None else _in_einsum(space, child.space)
+        return space if child.producer is not None else _space_of_einsum(space, child.space)
 
     def time(self, position: int) -> Use:
         """How the counter of a temporal loop is used."""
@@ -158,7 +158,7 @@ class TransferPath:
         return self.layout.problem.hierarchy.index(loop.component)
 
 
-def _in_einsum(space: Space, tile: Space) -> Space:
+def _space_of_einsum(space: Space, tile: Space) -> Space:
     """The space of another Einsum, with what the tile holds of the previous generation."""
     if tile.carried is None:
         return space if tile.made is None else tile
@@ -336,7 +336,7 @@ def book(
             elif layout.is_filled(einsum, link.child):
                 _input(link, ledger)
             if layout.is_filled_from_before(einsum, link.child):
-                _input(link, ledger, _needed_of_before)
+                _input(link, ledger, _needed_of_previous)
 
 
 def needed(space: Space, use: Chosen, carry: Carry, parts_stay: bool = False) -> Form:
@@ -372,10 +372,10 @@ def _shared(link: TransferPath) -> Callable[[int], Use]:
     return lambda i: "merge" if link.shares(i) else "keep"
 
 
-def _needed_of_before(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Form:
+def _needed_of_previous(link: TransferPath, first: bool, held: int, between: Callable[[int], Use]) -> Form:
     """Return the needed elements of the previous generation in the child's tiles."""
     assert link.child is not None
-    use, whole = _use(link, first, held, between), _in_einsum(link.space, link.child.space)
+    use, whole = _use(link, first, held, between), _space_of_einsum(link.space, link.child.space)
     alone = needed(whole.alone, use, link.carry, link.parts_stay)
     return needed(whole, use, link.carry, link.parts_stay) - alone
 
@@ -510,7 +510,7 @@ def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
     if given or link.layout.problem.hierarchy[parent.component].read_first:
         return ZERO
     depth = parent.depth
-    if _goes_on(link, depth if place > 1 else 0):
+    if _continues_run(link, depth if place > 1 else 0):
         return ZERO
     # Results of an inferred Einsum start afresh at each stamp that decides what it executes.
     decided = link.layout.decided[link.einsum]
@@ -536,7 +536,7 @@ def _lacking(link: TransferPath, place: int, use: Chosen) -> Form:
     return _events(link, place - 1, opening) - _events(link, place - 1, filled) + lacking
 
 
-def _goes_on(link: TransferPath, depth: int) -> bool:
+def _continues_run(link: TransferPath, depth: int) -> bool:
     """Whether the chosen iteration continues a run of storage below `depth` loops: some loop inside these
     that does not index the tensor is past its first iteration."""
     variables = link.space.access.variables

@@ -23,14 +23,14 @@ from polymodel.analysis.result import (
 )
 from polymodel.analysis.symbolic.atoms import INTEGERS, Atom, ChainLevel, Leaf, RoundedActions, Size, atom
 from polymodel.analysis.symbolic.listings import DistinctValues
-from polymodel.analysis.symbolic.pair_atoms import Meet, Tabled
+from polymodel.analysis.symbolic.pair_atoms import StepOverlap, Tabled
 from polymodel.errors import NotSeparable
 from polymodel.frozen import dataclass
 
 if TYPE_CHECKING:
     from polymodel.analysis.symbolic.pipelines import PipelineForms
 
-Factor = Atom | RoundedActions | Meet | DistinctValues | Tabled
+Factor = Atom | RoundedActions | StepOverlap | DistinctValues | Tabled
 Product = tuple[Factor, ...]
 
 
@@ -38,7 +38,7 @@ _ONE: tuple[tuple[Product, int], ...] = (((), 1),)  # the terms of the number 1
 
 
 def _key(a: Factor) -> tuple[str, ...]:
-    if isinstance(a, Meet):
+    if isinstance(a, StepOverlap):
         return (repr(a.p), repr(a.r), repr((a.a, a.b, a.any)))
     if isinstance(a, DistinctValues):
         return (repr(a.sides), repr(a.factors))

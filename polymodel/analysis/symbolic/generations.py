@@ -236,7 +236,7 @@ def behind(einsums: Sequence[Einsum], line: CarriedRank) -> CarriedDimension:
     return CarriedDimension(line.rank, "", held, lags, begin)
 
 
-def first_behind(einsums: Sequence[Einsum], line: CarriedRank) -> str:
+def first_reader_of_previous(einsums: Sequence[Einsum], line: CarriedRank) -> str:
     """Among the Einsums that share a tile, the first that reads the previous generation."""
     last = max(place for e in einsums for place, _ in reads(e, line))
     return next(e.name for e in einsums for place, _ in reads(e, line) if place < last)

@@ -63,13 +63,13 @@ def paths(
     """The path of every Einsum. Raises NotSeparable if what executes is not a product of intervals. `single`:
     for loops (by node id), whether they have a single trip, where symbols do not decide it. `points`: what
     executes is listed even if it is a product of intervals, and also if instances may be idle at times."""
-    inference = _Inference(problem, reuse, single, points)
+    inference = _SymbolicInference(problem, reuse, single, points)
     for name in reversed(problem.tree.einsums):
         inference.of(name)
     return {name: inference.found[name] for name in problem.tree.einsums}
 
 
-class _Inference:
+class _SymbolicInference:
     def __init__(
         self, problem: Problem, reuse: Reuse | None, single: Mapping[int, bool], points: bool = False
     ) -> None:
@@ -310,7 +310,9 @@ def _single_trip(extent: int, above: Sequence[LoopAxis], loop: LoopAxis) -> bool
 class _Hold:
     """The intermediate between a producer and its consumer: what is needed of it, and what stays."""
 
-    def __init__(self, inference: _Inference, name: str, consumer: Einsum, theirs: Path, depth: int) -> None:
+    def __init__(
+        self, inference: _SymbolicInference, name: str, consumer: Einsum, theirs: Path, depth: int
+    ) -> None:
         problem, self.single = inference.problem, inference.single
         self.name, self.consumer, self.theirs, self.depth = name, consumer, theirs, depth
         self.tensor = problem.cascade[name].outputs[0].tensor

@@ -21,7 +21,7 @@ from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.generations import (
     behind,
     carried_lines,
-    first_behind,
+    first_reader_of_previous,
     of_one_access,
     only_at_first,
     reads,
@@ -163,7 +163,7 @@ class SymbolicLayout:
         if child.space.carried is None:
             return child.space.made is not None
         users = [self.problem.cascade[e] for e in child.users]
-        return first_behind(users, self.lines[child.tensor]) == einsum
+        return first_reader_of_previous(users, self.lines[child.tensor]) == einsum
 
     def stamps(self, einsum: str, axes: tuple[LoopAxis, ...]) -> Space:
         """Stamps of one Einsum over some of its loops, without elements."""

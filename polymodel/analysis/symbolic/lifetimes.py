@@ -99,15 +99,15 @@ class Life:
         """The number of elements that agree with the iterations of a stamp."""
 
         def role(i: int) -> Role:
-            return stamp.get(i, "first" if self._apart(i) else "each")
+            return stamp.get(i, "first" if self._distinguishes_instances(i) else "each")
 
         own = {
-            v: [i for i in self.space.of(v) if i < self.reach or self._apart(i)]
+            v: [i for i in self.space.of(v) if i < self.reach or self._distinguishes_instances(i)]
             for v in sorted(self.space.single)
         }
         return product(chain(self.space, v, {i: role(i) for i in loops}, SIZE) for v, loops in own.items())
 
-    def _apart(self, axis: int) -> bool:
+    def _distinguishes_instances(self, axis: int) -> bool:
         """Whether the loop at `axis` distinguishes instances of the memory, of which the first holds most."""
         return self.space.axes[axis].spatial and axis < self.node.depth
 

@@ -408,11 +408,11 @@ def _counted(prefixes: Ints, ends: Ints, depth: int) -> tuple[Ints, Ints]:
 
 
 @lru_cache(maxsize=64)
-def _search(asked: LivePeak) -> _Search:
-    return _Search(asked)
+def _search(asked: LivePeak) -> _PeakSearch:
+    return _PeakSearch(asked)
 
 
-class _Search:
+class _PeakSearch:
     """The peak over all phases, for several choices of tile sizes."""
 
     def __init__(self, asked: LivePeak) -> None:

@@ -271,7 +271,7 @@ class JointPeak(PeakTable):
         return _Stamps(self, choices).peaks()
 
 
-class _Factor:
+class _TileFactor:
     """The factor of a tile at several choices of tile sizes (points).
 
     Rows begin with a number for the sizes that it depends on; `number` has that of each point.
@@ -348,7 +348,7 @@ def _numbered(tables: list[Ints]) -> Ints:
     return np.concatenate([numbers[:, None], np.concatenate(tables)], axis=1)
 
 
-def _together(factors: Sequence[_Factor], loops: Sequence[int], points: int) -> Ints:
+def _together(factors: Sequence[_TileFactor], loops: Sequence[int], points: int) -> Ints:
     """The combined stamps of groups of variables at each point: the point, and the counter of each loop (0
     for loops of no group)."""
     import numpy as np
@@ -377,12 +377,12 @@ class _Stamps:
     def __init__(self, asked: JointPeak, points: tuple[Tiles, ...]) -> None:
         self.asked, self.points, self.count = asked, points, len(points)
         self.loops = len(points[0])
-        self.known: dict[ListedTiles, _Factor] = {}
+        self.known: dict[ListedTiles, _TileFactor] = {}
 
-    def factors(self, groups: Sequence[ListedTiles]) -> list[_Factor]:
+    def factors(self, groups: Sequence[ListedTiles]) -> list[_TileFactor]:
         for one in groups:
             if one not in self.known:
-                self.known[one] = _Factor(one, self.points)
+                self.known[one] = _TileFactor(one, self.points)
         return [self.known[one] for one in groups]
 
     def together(self, groups: Sequence[ListedTiles], loops: Sequence[int]) -> Ints:

@@ -66,7 +66,7 @@ class Listing(LoopTable):
 
 
 @dataclass(frozen=True)
-class _Points:
+class _StampPoints:
     """Points at stamps: for each choice of values of all variables, whether the point is `there`.
 
     `columns`: for each loop its counter for the values of its variable; `index`: one number for each
@@ -125,7 +125,7 @@ def _points(
     variables: tuple[int, ...],
     made: tuple[Made | None, ...],
     ranks: tuple[tuple[int, ...], ...],
-) -> _Points:
+) -> _StampPoints:
     """`variables`: the variable of each loop, outermost first."""
     import numpy as np
 
@@ -165,12 +165,12 @@ def _points(
         columns.append(along(k, listed[k][1][taken[k]]))
         taken[k] += 1
     widths = tuple(int(c.max(initial=0)) + 1 for c in columns)
-    return _Points(there, tuple(columns), element, widths, int(element.max(initial=0)) + 1)
+    return _StampPoints(there, tuple(columns), element, widths, int(element.max(initial=0)) + 1)
 
 
 def _points_of_rows(
     region: Region, tiles: tuple[Tiles, ...], variables: tuple[int, ...], ranks: tuple[tuple[int, ...], ...]
-) -> _Points:
+) -> _StampPoints:
     """Return the points at stamps for points that are listed one by one."""
     import numpy as np
 
@@ -185,7 +185,7 @@ def _points_of_rows(
         element = element * (int(index.max(initial=0)) + 1) + index
     widths = tuple(int(c.max(initial=0)) + 1 for c in rows.counters.T)
     there = np.ones(len(element), bool)
-    return _Points(there, tuple(rows.counters.T), element, widths, int(element.max(initial=0)) + 1)
+    return _StampPoints(there, tuple(rows.counters.T), element, widths, int(element.max(initial=0)) + 1)
 
 
 def _first_of_tiles(counters: list[Ints], count: int) -> Ints:
@@ -215,7 +215,7 @@ def values_of(region: Region, factors: tuple[int, ...]) -> tuple[int, int, int]:
     return lowest + int(result[0]), lowest + int(result[-1]), len(result)
 
 
-def _all(asked: Listing, tiles: tuple[Tiles, ...]) -> _Points:
+def _all(asked: Listing, tiles: tuple[Tiles, ...]) -> _StampPoints:
     return _points(asked.region, tiles, tuple(t.variable for t in asked.turns), asked.made, asked.ranks)
 
 
@@ -279,7 +279,7 @@ def _are_distinct(asked: Listing, tiles: tuple[Tiles, ...]) -> bool:
     return not any(made is not None for made in asked.made)
 
 
-def _staying(asked: Listing, points: _Points, apart: list[int]) -> Ints:
+def _staying(asked: Listing, points: _StampPoints, apart: list[int]) -> Ints:
     """The number of elements, over all steps of a loop, that every instance which has them also had before
     the step."""
     import numpy as np
@@ -305,7 +305,7 @@ def _staying(asked: Listing, points: _Points, apart: list[int]) -> Ints:
     return result
 
 
-def _steps(asked: Listing, points: _Points) -> tuple[Ints, Ints]:
+def _steps(asked: Listing, points: _StampPoints) -> tuple[Ints, Ints]:
     """For each point, the number of the step that follows its visit and of the step that precedes it, or -1.
 
     Visits are those of all instances together.

@@ -89,7 +89,7 @@ class OccupancyItem:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _Shared:
     """Results that are the same for every Einsum, computed on first use.
 
     `only`: the buffets (node, tensor) that are considered, None for all.
@@ -173,7 +173,7 @@ class _Known:
 def working_sets(layout: SymbolicLayout) -> tuple[WorkingSetForm, ...]:
     """`tile` and `reserved` of every memory during every Einsum."""
     rows = []
-    known = _Known(layout)
+    known = _Shared(layout)
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
             if not component.stores:
@@ -184,14 +184,14 @@ def working_sets(layout: SymbolicLayout) -> tuple[WorkingSetForm, ...]:
     return tuple(r for r in rows if r.peak.phases)
 
 
-def _phases_of(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
+def _phases_of(known: _Shared, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
     """The stamps that may be the peak; all are listed if a few kinds do not suffice."""
     if around(known.layout.problem.tree, einsum):
         return _overlapped_phases(known, einsum, component, measure)
     return _phases_by_lifetimes(known, einsum, component, measure)
 
 
-def _phases_by_lifetimes(known: _Known, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
+def _phases_by_lifetimes(known: _Shared, einsum: str, component: str, measure: Measure) -> tuple[Phase, ...]:
     """Return the phases if no stages of pipelines overlap."""
     layout = known.layout
     listed = layout.listed.get(einsum) or component in known.listed
@@ -213,7 +213,7 @@ def _phases_by_lifetimes(known: _Known, einsum: str, component: str, measure: Me
 
 
 def _overlapped_phases(
-    known: _Known, einsum: str, component: str, measure: Measure, inside: PipelineSplit | None = None
+    known: _Shared, einsum: str, component: str, measure: Measure, inside: PipelineSplit | None = None
 ) -> tuple[Phase, ...]:
     """The peaks of a component while an Einsum of pipelines runs.
 
@@ -277,7 +277,7 @@ def _several(item: OccupancyItem, times: int) -> OccupancyItem:
     return replace(item, held=replace(item.held, count=item.held.count * times))
 
 
-def _residents(known: _Known, einsum: str, component: str, measure: Measure) -> Residents:
+def _residents(known: _Shared, einsum: str, component: str, measure: Measure) -> Residents:
     """Everything that may be in a component while an Einsum runs."""
     from polymodel.analysis.symbolic.listed_occupancy import Residents
 
@@ -325,7 +325,7 @@ def _distinct_elements(space: Space) -> Form:
     return count(space, {i: "most" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
-def _reserved_phases(known: _Known, einsum: str, component: str) -> tuple[Phase, ...]:
+def _reserved_phases(known: _Shared, einsum: str, component: str) -> tuple[Phase, ...]:
     """The phases of all buffets on the path. They are the same for Einsums below the same nodes if no step of
     a loop changes what is held."""
     layout, path = known.layout, known.layout.problem.tree.path(einsum)
@@ -359,7 +359,7 @@ def _own(layout: SymbolicLayout, einsum: str, item: OccupancyItem) -> OccupancyI
     return replace(item, node=own_tile(layout, einsum, item.node))
 
 
-def _buffets(known: _Known, einsum: str, component: str) -> list[OccupancyItem | Stay]:
+def _buffets(known: _Shared, einsum: str, component: str) -> list[OccupancyItem | Stay]:
     """Buffets that an Einsum uses, or that may be held while it runs."""
     path = known.layout.problem.tree.path(einsum)
     on_path = {s.id for s in path if isinstance(s.node, StorageNode)}
@@ -416,7 +416,7 @@ def _gap(bare: Space, stay: Stay, once: frozenset[int], unknown: bool) -> tuple[
     return gap_of(bare, stay, once)
 
 
-def _stay(known: _Known, einsum: str, item: OccupancyItem, on_path: bool) -> OccupancyItem | Stay:
+def _stay(known: _Shared, einsum: str, item: OccupancyItem, on_path: bool) -> OccupancyItem | Stay:
     """When a buffet that the Einsum does not use is held: between two uses, of one visit or of two."""
     layout, earlier, later = known.layout, -1, -1
     for user in item.node.users:
@@ -466,7 +466,7 @@ def _phases(bare: Space, items: list[OccupancyItem]) -> tuple[tuple[HeldBuffet, 
         reached = _reached(bare, stamp)
         gone = [_gone(bare, i, stamp) for i in here]
         held = tuple(_at(i, stamp, form) for i, form in zip(here, gone, strict=True))
-        phases += [(reached, each) for each in _along_tied(bare, here, gone, held)]
+        phases += [(reached, each) for each in _coupled_occupancy(bare, here, gone, held)]
     return leading(phases)
 
 
@@ -476,7 +476,7 @@ def _reached(bare: Space, stamp: Stamp) -> Form:
     return product(chain(bare, v, _steps(bare.of(v), stamp)) for v in free)
 
 
-def _along_tied(
+def _coupled_occupancy(
     bare: Space, items: Sequence[OccupancyItem], gone: Sequence[Form], held: tuple[HeldBuffet, ...]
 ) -> Iterable[tuple[HeldBuffet, ...]]:
     """Return the occupancy at each stamp of coupled variables that may be the peak."""

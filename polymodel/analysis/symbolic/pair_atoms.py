@@ -55,7 +55,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Meet:
+class StepOverlap:
     """The sum over the steps of |tile before & tile after| along the rank `a p + b r`.
 
     `any`: 1 if that is more than 0, else 0.
@@ -88,7 +88,7 @@ class Meet:
 
         def steps(side: Side, inner: Callable[[TileChange], Value]) -> Value:
             uneven = any(lv.spatial for lv in side.levels)
-            walk = _Steps(LevelWalk(ops, values, uneven), inner)
+            walk = _StepRecursion(LevelWalk(ops, values, uneven), inner)
             whole = walk.walk.size(side.extent)
             more = next((lv.more for lv in side.levels if lv.role == "window"), 0)
             return walk.still(side.levels, Tile(whole, whole, more))
@@ -107,7 +107,7 @@ class TileChange:
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _StepRecursion:
     """The recursion over the levels of one variable; `inner` is summed over its changes."""
 
     walk: LevelWalk
@@ -224,7 +224,7 @@ def _of_class(ops: Ops, p: _Class, r: _Class) -> Value:
 MOST_DIGITS = 2**20  # up to this range, values of a column are coded by their distance from the smallest
 
 
-def _apart(columns: Sequence[Any]) -> tuple[Any, Any]:
+def _distinct_rows(columns: Sequence[Any]) -> tuple[Any, Any]:
     """The first row of each kind, and the kind of each row; rows are given by their columns.
 
     Each column adds a digit to a number, which is renumbered before it becomes too large.
@@ -314,7 +314,7 @@ class Tabled:
         if not sizes or not arrays[0].ndim:
             return self.at(*(int(s) for s in sizes))
         columns = [a.reshape(-1) for a in arrays]
-        first, which = _apart(columns)
+        first, which = _distinct_rows(columns)
         result = self.each(np.stack([c[first] for c in columns], axis=1))
         return np.array(result, np.int64)[which].reshape(arrays[0].shape)
 

@@ -462,7 +462,7 @@ def pieces(region: Region, u: Ints, v: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 Kind = Literal["moves", "wraps", "settled"]
 
 
-def turned_what(what: What) -> What:
+def transposed_query(what: What) -> What:
     """What is counted, with the variables in the other order."""
     other: dict[What, What] = {"u": "v", "v": "u"}
     return other.get(what, what)
@@ -536,7 +536,7 @@ class TileQuery:
     @cached_property
     def turned(self) -> TileQuery:
         """The same with the variables in the other order."""
-        what, order = turned_what(self.what), turned_order(self.order)
+        what, order = transposed_query(self.what), turned_order(self.order)
         return TileQuery(self.v, self.u, what, self.rank[::-1], self.gap, order, self.own[::-1])
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.symbolic.atoms import NumberTable, Value
 from polymodel.analysis.symbolic.forms import Chain, Factor, Form, HeldBuffet, PeakForm, names_in, size_in
-from polymodel.analysis.symbolic.pair_atoms import Meet
+from polymodel.analysis.symbolic.pair_atoms import StepOverlap
 
 if TYPE_CHECKING:
     import sympy
@@ -153,7 +153,7 @@ class Renderer:
         result = self._atoms.get(atom)
         if result is None:
             result = self.ops.sp.sympify(atom.value(self.ops, self.symbols))
-            if self._divides and isinstance(atom, Meet):
+            if self._divides and isinstance(atom, StepOverlap):
                 result = self.ops.sp.expand_mul(result)  # a last tile begins at X - t, not at (X/t - 1) t
             self._atoms[atom] = result
         return result

@@ -24,7 +24,7 @@ from polymodel.analysis.symbolic.regions import (
     rows_in_tiles,
     tile_of,
     tile_sizes,
-    turned_what,
+    transposed_query,
     united,
 )
 from polymodel.frozen import dataclass
@@ -98,7 +98,7 @@ class StampOrder:
         result = np.zeros(len(before), np.int64)
         if one.any():
             ends = columns[1][before[one]], columns[1][after[one]]
-            result[one] = _rows_in_both(region, tiles, columns[0][before[one]], *ends)
+            result[one] = _common_rows(region, tiles, columns[0][before[one]], *ends)
         return result
 
     def _common_of_ranks(self, before: Ints, after: Ints, rank: tuple[int, int]) -> Ints:
@@ -124,7 +124,7 @@ class StampOrder:
         return each[before] + each[after] - together
 
 
-def _rows_in_both(region: Region, tiles: tuple[Tiles, Tiles], tile: Ints, before: Ints, after: Ints) -> Ints:
+def _common_rows(region: Region, tiles: tuple[Tiles, Tiles], tile: Ints, before: Ints, after: Ints) -> Ints:
     """The number of rows of a tile of u with points in both of two tiles of v, for several pairs of tiles."""
     import numpy as np
 
@@ -177,7 +177,7 @@ def loop_demand(loops: Loops, axis: int, kind: Kind, what: What, rank: tuple[int
 
     if loops.alike is None and what != "rank" and kind != "settled":
         if _single_inside(loops.turned.order):
-            return loop_demand(loops.turned, axis, kind, turned_what(what), rank)
+            return loop_demand(loops.turned, axis, kind, transposed_query(what), rank)
         if _single_inside(loops.order) and (kind == "wraps" or axis < len(loops.u)):
             loops = replace(loops, alike=loops.u)  # only first and last stamps of rows count
     result = visits(loops)

@@ -10,7 +10,7 @@ from itertools import product as cartesian
 from math import prod
 
 from polymodel.analysis.symbolic.counts import settled
-from polymodel.analysis.symbolic.cross_branch_residency import Stay, leaves_nothing
+from polymodel.analysis.symbolic.cross_branch_residency import Stay, steps_are_disjoint
 from polymodel.analysis.symbolic.forms import ZERO, Form, HeldBuffet, number, of_atom
 from polymodel.analysis.symbolic.layout import (
     SymbolicBuffet,
@@ -57,7 +57,7 @@ def gap_of(bare: Space, stay: Stay, once: frozenset[int]) -> tuple[TiedGroup, Ga
     tied = [i for i in steps if i in differs or bare.axes[i].variable in bare.tied]
     within = [i for i in tied if stay.on_path and i >= node.depth]
     kept = [i for i in tied if i < node.depth and stay.carry.get(i, ZERO) != ZERO]
-    kept = [i for i in kept if i not in differs or not leaves_nothing(node.space, i)]
+    kept = [i for i in kept if i not in differs or not steps_are_disjoint(node.space, i)]
     if differs and stay.on_path and any(i >= node.depth for i in steps):
         raise unknown_gap(bare, stay)  # the number of steps of a tile decides whether it is held at all
     if not within and not kept:
@@ -70,7 +70,7 @@ def gap_of(bare: Space, stay: Stay, once: frozenset[int]) -> tuple[TiedGroup, Ga
     spread = any(space.axes[i].spatial for space, i in both)
     if spread or has_holes(node.space, group):
         raise unknown_gap(bare, stay)
-    found = [_stays_over(node.space, group, i) for i in kept]
+    found = [_unchanged_over_step(node.space, group, i) for i in kept]
     if others or None in found or (kept and not _by_policy(stay, group)):
         raise unknown_gap(bare, stay)
     kept = [i for i, stays in zip(kept, found, strict=True) if stays]
@@ -99,7 +99,7 @@ def _by_policy(stay: Stay, group: TiedGroup) -> bool:
     return group in stay.node.space.groups and stay.carry == own
 
 
-def _stays_over(space: Space, group: TiedGroup, axis: int) -> bool | None:
+def _unchanged_over_step(space: Space, group: TiedGroup, axis: int) -> bool | None:
     """Whether inner loops outside the group leave the tile unchanged over a step; None: unknown."""
     stays = True
     for i in temporal(space):
@@ -125,7 +125,7 @@ def unknown_gap(bare: Space, stay: Stay) -> NotSeparable:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _BuffetCounts:
     """The counts of one buffet along a group: what its tile holds, and what is held of it in a gap.
 
     `loops`: those that determine stamps; `own`: those further in, for a buffet in another branch.
@@ -150,7 +150,7 @@ def tied_peaks(
 ) -> Iterator[tuple[HeldBuffet, ...]]:
     """The contents at the stamps of coupled variables that may be the peak; `held`: the contents without
     these variables."""
-    found: dict[TiedGroup, list[_Row]] = {}
+    found: dict[TiedGroup, list[_BuffetCounts]] = {}
     listed: dict[TiedGroup, list[tuple[int, Space]]] = {}
     moving = [part.space for part in parts if not part.fixed]
     holes = {group for space in moving for group in space.groups if has_holes(space, group)}
@@ -192,7 +192,7 @@ def _refuse_gap(bare: Space, part: TiedBuffet, group: TiedGroup) -> None:
         )
 
 
-def _row(bare: Space, k: int, part: TiedBuffet, group: TiedGroup) -> _Row | None:
+def _row(bare: Space, k: int, part: TiedBuffet, group: TiedGroup) -> _BuffetCounts | None:
     what, rank = touched(part.space, group) if group in part.space.groups else ("none", (0, 0))
     mine = part.gap[1] if part.gap is not None and part.gap[0] == group else None
     if what == "none" and mine is None:
@@ -203,7 +203,7 @@ def _row(bare: Space, k: int, part: TiedBuffet, group: TiedGroup) -> _Row | None
     )
     asked = TileQuery(len(every[0]), len(every[1]), what, rank)
     if mine is None:
-        return _Row(k, asked, None, part.absent, every)
+        return _BuffetCounts(k, asked, None, part.absent, every)
     space = part.space if mine.inside else bare
     positions = _loops(space, group, len(space.axes))[: max(mine.shared, mine.depth)]
     order = loop_order(space, group, positions)
@@ -221,10 +221,10 @@ def _row(bare: Space, k: int, part: TiedBuffet, group: TiedGroup) -> _Row | None
             code="unsupported-space",
         )
     gap = replace(asked, gap=mine, order=order)
-    return _Row(k, asked, gap, part.absent, loops, own)
+    return _BuffetCounts(k, asked, gap, part.absent, loops, own)
 
 
-def _factors(group: TiedGroup, rows: list[_Row]) -> list[dict[int, Form]]:
+def _factors(group: TiedGroup, rows: list[_BuffetCounts]) -> list[dict[int, Form]]:
     """At each stamp that may be the peak, the size of each buffet's tile along a group."""
     chains = [max((list(row.loops[side]) for row in rows), key=len) for side in (0, 1)]
     for row in rows:
@@ -245,7 +245,7 @@ def _factors(group: TiedGroup, rows: list[_Row]) -> list[dict[int, Form]]:
         cut = CutAtom(group.region, u, v, asked=asked, item=asked.index(a), place=place, stamps=stamps)
         return of_atom(cut)
 
-    def held(row: _Row, place: int) -> Form:
+    def held(row: _BuffetCounts, place: int) -> Form:
         if row.gap is None:
             return size(row.asked, place)
         there = size(row.gap, place) * row.absent
@@ -279,7 +279,7 @@ def _listed_factors(group: TiedGroup, spaces: list[tuple[int, Space]]) -> list[d
     return [{k: size(one, p) for (k, _), one in zip(spaces, held, strict=True)} for p in range(places)]
 
 
-def _placed(row: _Row, chains: list[list[LoopAxis]]) -> _Row:
+def _placed(row: _BuffetCounts, chains: list[list[LoopAxis]]) -> _BuffetCounts:
     """The row with the places of its loops in the chains; its own loops extend these."""
     if row.gap is None:
         return row
@@ -292,7 +292,7 @@ def _placed(row: _Row, chains: list[list[LoopAxis]]) -> _Row:
 
 
 def _refuse_mixed(
-    found: Mapping[TiedGroup, list[_Row]], listed: Mapping[TiedGroup, list[tuple[int, Space]]]
+    found: Mapping[TiedGroup, list[_BuffetCounts]], listed: Mapping[TiedGroup, list[tuple[int, Space]]]
 ) -> None:
     """Refuse loops that one Einsum runs within other bounds, or under other names, than another."""
     owner: dict[int, TiedGroup] = {}

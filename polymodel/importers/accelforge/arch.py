@@ -25,7 +25,7 @@ _TOPOLOGIES = {"": "line", "mesh": "line", "all_to_all": "all_to_all"}
 
 
 @dataclass
-class _Found:
+class _GroupFacts:
     """Information from groups on the components inside: components whose fanouts are positions in an array,
     the networks that start there, the components in line within the array, and the branch of each component,
     named after the first compute unit of its fork."""
@@ -53,7 +53,7 @@ def arch_of(
     variables = table.take("variables")
     inner = scope.inside({e.key: raw(e.value) for e in (variables.entries if variables else None) or ()})
     result = ArchSections()
-    found = _Found()
+    found = _GroupFacts()
     nodes = list(_flat(reading, table.items("nodes"), "arch.nodes", found))
     inner = Scope(inner.variables, inner.view, _fanouts(nodes, inner))
     kept = {n: k for t in nodes for n, k in [(_text(t, "name"), _keep_text(t))] if n}
@@ -117,7 +117,7 @@ def raw(node: YamlNode) -> object:
     return node.scalar if node.kind == "scalar" else node.plain()
 
 
-def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found) -> Iterable[KeyedTable]:
+def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _GroupFacts) -> Iterable[KeyedTable]:
     """Yield the components in order; groups yield their content, and `found` records what is needed about
     it."""
     for i, node in enumerate(nodes):
@@ -150,7 +150,7 @@ def _flat(reading: Reading, nodes: Iterable[YamlNode], path: str, found: _Found)
 
 
 def _fork(
-    reading: Reading, fork: KeyedTable, inner: Sequence[KeyedTable], found: _Found
+    reading: Reading, fork: KeyedTable, inner: Sequence[KeyedTable], found: _GroupFacts
 ) -> Iterable[KeyedTable]:
     """Yield the components of a fork, on a branch of their own. A branch on which nothing executes serves no
     Einsum, but leaks where its components do."""
@@ -177,7 +177,7 @@ def _fork(
 
 
 def _array(
-    reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], found: _Found
+    reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], found: _GroupFacts
 ) -> Iterable[KeyedTable]:
     """Yield the memories of an array above its fanout, and the network between. Several instances of a memory
     at different positions of the array hold parts of the same tiles, and count as one memory."""
@@ -192,7 +192,7 @@ def _array(
 
 
 def _places(
-    reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], found: _Found
+    reading: Reading, array: KeyedTable, inner: Iterable[KeyedTable], found: _GroupFacts
 ) -> Iterable[KeyedTable]:
     """Yield the components of an array; instances at several positions become one memory."""
     for table in inner:
@@ -207,7 +207,7 @@ def _places(
 
 
 def _around(
-    reading: Reading, network: KeyedTable, inner: Sequence[KeyedTable], found: _Found
+    reading: Reading, network: KeyedTable, inner: Sequence[KeyedTable], found: _GroupFacts
 ) -> Iterable[KeyedTable]:
     """Yield the components that a network contains in older files. The components from the first fanout on
     are reached over its links; memories before it are located at its positions. A fanout of a component in
@@ -222,7 +222,7 @@ def _around(
     yield from inner[first:]
 
 
-def _replicates(table: KeyedTable, found: _Found) -> bool:
+def _replicates(table: KeyedTable, found: _GroupFacts) -> bool:
     """Return whether a component in an array also replicates what follows it."""
     if table.node.tag in (*_FANOUT, "Network"):
         return True

@@ -65,7 +65,7 @@ def import_accelforge(
 
 
 @dataclass
-class _Sections:
+class _AccelforgeSections:
     """The sections by name, and the variables."""
 
     nodes: dict[str, YamlNode] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class _Sections:
 
 def _sections(
     files: Sequence[File], variables: Mapping[str, object], document: Document, reading: Reading
-) -> _Sections:
-    result = _Sections()
+) -> _AccelforgeSections:
+    result = _AccelforgeSections()
     if not files:
         document.faults.note(
             Diagnostic(
@@ -149,7 +149,7 @@ def _known(root: YamlNode, file: File, reading: Reading) -> bool:
     return False
 
 
-def _read(reading: Reading, sections: _Sections) -> dict[str, object]:
+def _read(reading: Reading, sections: _AccelforgeSections) -> dict[str, object]:
     result: dict[str, object] = {"schema_version": 1}
     scope = Scope(sections.variables)
     nodes = without_words(reading, sections.nodes)

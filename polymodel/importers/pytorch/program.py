@@ -71,10 +71,10 @@ def program_of(given: object) -> TorchProgram:
     if len(listed) > MAX_CALLS:
         message = f"the program has {len(listed):,} nodes; at most {MAX_CALLS:,} are read"
         raise SpecError([Diagnostic(message, "import a part of it", "", Place(SOURCE), code="too-large")])
-    return _Reader(listed, signature).read()
+    return _ProgramReader(listed, signature).read()
 
 
-class _Reader:
+class _ProgramReader:
     def __init__(self, nodes: list[Any], signature: Any) -> None:
         self.nodes = nodes
         self.values: dict[str, Value] = {}

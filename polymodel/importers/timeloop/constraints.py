@@ -27,7 +27,7 @@ def explore_of(
     reading: TimeloopReading, parts: Sequence[TimeloopLevel], shape: EinsumShape
 ) -> dict[str, object]:
     """Return the section `explore:` for the constraints on a search; empty if there are none."""
-    reader = _Reader(reading, shape)
+    reader = _ConstraintReader(reading, shape)
     memories: dict[str, dict[str, object]] = {}
     fanouts: dict[str, dict[str, dict[str, object]]] = {}
     every = _asked(reader, parts)
@@ -57,7 +57,7 @@ def explore_of(
     return result
 
 
-def _asked(reader: _Reader, parts: Sequence[TimeloopLevel]) -> list[AskedLoops]:
+def _asked(reader: _ConstraintReader, parts: Sequence[TimeloopLevel]) -> list[AskedLoops]:
     """Return the constraints on loops of all parts, outermost first, with the bounds that they write."""
     result: list[AskedLoops] = []
     for part in parts:
@@ -84,7 +84,7 @@ def _join(rules: dict[str, dict[str, object]], more: dict[str, dict[str, object]
 
 
 @dataclass
-class _Reader:
+class _ConstraintReader:
     """Reads constraints in terms of one problem."""
 
     reading: TimeloopReading

@@ -56,7 +56,7 @@ def fused_of(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumSh
     """Return a fused mapping over these Einsums."""
     fields = Fields(reading, node, "mapping")
     fields.ignore("type", "version")
-    builder = _Builder(reading, {s.name: s for s in shapes})
+    builder = _FusedBuilder(reading, {s.name: s for s in shapes})
     builder.known = _sizes(reading, node, shapes)
     nodes = fields.items("nodes")
     builder.targets(nodes)
@@ -115,7 +115,7 @@ def _sizes(reading: TimeloopReading, node: YamlNode, shapes: Sequence[EinsumShap
     return result
 
 
-class _Builder:
+class _FusedBuilder:
     def __init__(self, reading: TimeloopReading, shapes: Mapping[str, EinsumShape]) -> None:
         self.reading = reading
         self.shapes = shapes
@@ -250,7 +250,7 @@ class _Builder:
     def below(self, nodes: Sequence[YamlNode]) -> str | None:
         """Return the component whose instances a spatial loop runs over: the outermost storage below it,
         otherwise the compute unit."""
-        inner = _Builder(self.reading, self.shapes)
+        inner = _FusedBuilder(self.reading, self.shapes)
         inner.targets(nodes)
         if inner.found.storages:
             return level(min(inner.found.storages))

@@ -110,7 +110,7 @@ def nest_of(
 ) -> TimeloopNest:
     """Return the loops of a mapping without those of one iteration. Faults: unknown names, factors that do
     not match sizes."""
-    builder = _Builder(reading, tuple(parts), shape)
+    builder = _NestBuilder(reading, tuple(parts), shape)
     entries = node.elements
     if entries is None:
         fields = Fields(reading, node, "mapping")
@@ -124,7 +124,7 @@ def nest_of(
     return builder.finished(node)
 
 
-class _Builder:
+class _NestBuilder:
     def __init__(
         self, reading: TimeloopReading, parts: tuple[TimeloopLevel, ...], shape: EinsumShape
     ) -> None:

@@ -217,7 +217,7 @@ def _read_variables(reading: TimeloopReading, node: YamlNode | None) -> None:
 
 
 @dataclass
-class _Found:
+class _ParsedSections:
     """The content of the sections."""
 
     shapes: tuple[EinsumShape, ...] = ()
@@ -230,8 +230,8 @@ class _Found:
     explore: dict[str, object] = field(default_factory=dict)
 
 
-def _read(reading: TimeloopReading, sections: Mapping[str, YamlNode]) -> _Found:
-    result = _Found()
+def _read(reading: TimeloopReading, sections: Mapping[str, YamlNode]) -> _ParsedSections:
+    result = _ParsedSections()
     if "problem" in sections:
         result.shapes = shapes_of(reading, sections["problem"])
     shape = result.shapes[0] if len(result.shapes) == 1 else None
@@ -290,7 +290,7 @@ def _settled(
     return node
 
 
-def _written(found: _Found, reading: TimeloopReading) -> dict[str, object]:
+def _written(found: _ParsedSections, reading: TimeloopReading) -> dict[str, object]:
     """Return the sections of the spec."""
     bits = next((p.bits for p in found.parts if p.bits is not None), None)
     sections: dict[str, object] = {"schema_version": 1}
@@ -325,7 +325,9 @@ def _renames(reading: TimeloopReading) -> dict[str, str]:
     return {name.strip(): members.strip() for name, _, members in pairs if name.strip() and members.strip()}
 
 
-def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: TimeloopReading) -> None:
+def _machine(
+    found: _ParsedSections, bits: int | None, sections: dict[str, object], reading: TimeloopReading
+) -> None:
     spaces = found.shapes[0].spaces if len(found.shapes) == 1 else ()
     machine = SharedAttributes(
         _cycle(found, reading), bits or 8, found.energies, found.sparse, windowed(spaces)
@@ -361,7 +363,7 @@ def _machine(found: _Found, bits: int | None, sections: dict[str, object], readi
         sections["mapping"] = {"nodes": written}
 
 
-def _clusters(found: _Found, reading: TimeloopReading) -> None:
+def _clusters(found: _ParsedSections, reading: TimeloopReading) -> None:
     """Note that the energy of a memory that serves several instances is divided among all of them.
 
     In Timeloop only the used instances pay, and they are spread over all clusters (BufferLevel,
@@ -392,7 +394,7 @@ def _amount(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else f"{float(value):.4g}"
 
 
-def _cycle(found: _Found, reading: TimeloopReading) -> Fraction:
+def _cycle(found: _ParsedSections, reading: TimeloopReading) -> Fraction:
     seconds = cycle_seconds(found.parts, reading.variables)
     if seconds is None:
         remedy = "say variables: {global_cycle_seconds: ...}, or change clock: and throughput: in the spec"
@@ -401,7 +403,7 @@ def _cycle(found: _Found, reading: TimeloopReading) -> Fraction:
     return Fraction(str(seconds))
 
 
-def _note_words(found: _Found, bits: int | None, reading: TimeloopReading) -> None:
+def _note_words(found: _ParsedSections, bits: int | None, reading: TimeloopReading) -> None:
     if bits is None:
         remedy = "add e.g. `word-bits: 16` (datawidth) to the attributes; counts of words do not need it"
         reading.note(None, "no width of a word is given: 8 bits are assumed", remedy)

@@ -42,7 +42,7 @@ def parts_of(
     """Return the parts, outermost first, the compute unit last. `tensors`: those of the problem, if known."""
     fields = Fields(reading, node, "architecture")
     fields.ignore("version")
-    builder = _Builder(reading, tensors)
+    builder = _TreeBuilder(reading, tensors)
     if "nodes" in fields:
         builder.new_nodes(fields.items("nodes"), "architecture.nodes", {})
     elif "subtree" in fields:
@@ -56,7 +56,7 @@ def parts_of(
 
 
 @dataclass
-class _Builder:
+class _TreeBuilder:
     """Collects parts during the walk. In the older form, instances are totals, which are made relative at the
     end."""
 

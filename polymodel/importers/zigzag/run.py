@@ -61,7 +61,7 @@ def import_zigzag(
     return reading.imported("ZigZag", listed, result, allow)
 
 
-def _machine(reading: Reading, document: Document, sections: _Sections, clock: float) -> list[Written]:
+def _machine(reading: Reading, document: Document, sections: _ZigzagSections, clock: float) -> list[Written]:
     assert sections.machine is not None
     folder = sections.folder
     if folder is None:
@@ -105,7 +105,7 @@ def _check_clock(clock: object) -> None:
 
 
 @dataclass
-class _Sections:
+class _ZigzagSections:
     """The layers, the accelerator, and which memory operand holds which operand of a layer."""
 
     layers: YamlNode | None = None
@@ -114,8 +114,8 @@ class _Sections:
     links: dict[str, str] = field(default_factory=dict)
 
 
-def _sections(files: Sequence[File], document: Document, reading: Reading) -> _Sections:
-    result = _Sections()
+def _sections(files: Sequence[File], document: Document, reading: Reading) -> _ZigzagSections:
+    result = _ZigzagSections()
     if not files:
         document.faults.note(
             Diagnostic(
@@ -171,7 +171,7 @@ def _once(reading: Reading, root: YamlNode, before: YamlNode | None, what: str) 
         reading.fault(root, f"{what} stand in two of the files", "keep one of them", code="duplicate-name")
 
 
-def _mapping(reading: Reading, root: YamlNode, found: _Sections) -> None:
+def _mapping(reading: Reading, root: YamlNode, found: _ZigzagSections) -> None:
     """Read the links of the entry `default`, otherwise of the first one; keys that control a search are
     reported as left out."""
     tables = [KeyedTable(reading, node, f"mapping[{i}]") for i, node in enumerate(root.elements or ())]

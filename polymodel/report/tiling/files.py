@@ -15,7 +15,7 @@ from polymodel.spec.files import whole
 from polymodel.tiling.fits.fit import Op
 from polymodel.view.answer import made_part
 from polymodel.view.figures import without_trace, write_figure
-from polymodel.view.files import made_folder, saved_text
+from polymodel.view.files import ensure_folder, saved_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
@@ -36,7 +36,7 @@ def save(
     comparison as SVG."""
     from polymodel.view.html import page
 
-    target = made_folder(folder)
+    target = ensure_folder(folder)
     texts = (
         found.to_csv(),
         found.to_json(),

@@ -64,7 +64,7 @@ class PlacedTiles:
 
 
 @dataclass(frozen=True, eq=False)
-class _Cells:
+class _AtomGroups:
     """Groups of atoms of one axis that are equivalent for all conditions: one representative atom of each
     group, and the number of its atoms in each class."""
 
@@ -193,13 +193,13 @@ def _by_group(tally: LinkTally, axis: int, number: int) -> Ints | None:
     return result
 
 
-def _cells(atoms: Atoms, labels: Ints, numbers: Sequence[int]) -> _Cells:
+def _cells(atoms: Atoms, labels: Ints, numbers: Sequence[int]) -> _AtomGroups:
     columns = [labels, *(atoms.groups[i] for i in numbers if i in atoms.groups)]
     kind = group_numbers(columns, labels.size)
     _, first, count = np.unique(kind, return_index=True, return_counts=True)
     weights = np.zeros((int(labels.max(initial=-1)) + 1, first.size))
     weights[labels[first], np.arange(first.size)] = count
-    return _Cells(weights, first)
+    return _AtomGroups(weights, first)
 
 
 def _shaped(tally: LinkTally, axes: Sequence[int], sums: Floats) -> Floats:

@@ -121,7 +121,7 @@ def _reads(
     times = prod(_visits(c, before) for c in others)
     known = [data[t] for t in rule.tensors]
     if all(d.actual is not None for d in known) and len(known) == 2:
-        fibers = [_Fibers(structure, t, data[t], digit, before) for t in rule.tensors]
+        fibers = [_NonemptyFibers(structure, t, data[t], digit, before) for t in rule.tensors]
         return times * _exact(structure, rule, *fibers), "exact"
     result = {t: _expected(structure, data, rule, t, digit, before) for t in rule.tensors}
     if rule.kind == "leader_follower":
@@ -202,7 +202,7 @@ def _expected(
 
 
 @dataclass(frozen=True)
-class _Part:
+class _FiberGroup:
     """Fibers of one tensor: the concatenated coordinates, the `starts` of each fiber, and the shared keys of
     each fiber."""
 
@@ -215,7 +215,7 @@ class _Part:
         return np.diff(self.starts)
 
 
-class _Fibers:
+class _NonemptyFibers:
     """The nonempty fibers of one tensor at one counter: keys by rank variable, and coordinates in order."""
 
     def __init__(
@@ -242,7 +242,7 @@ class _Fibers:
                 rows.append(_columns(structure, variable, [digit])[0][at])
         self.coords = rows[0]
 
-    def part(self, shared: Sequence[str], numbers: Ints) -> _Part:
+    def part(self, shared: Sequence[str], numbers: Ints) -> _FiberGroup:
         """Return the fibers in order. `numbers`: one per nonzero, equal where the shared keys are equal."""
         own = [k for v, k in self.keys.items() if v not in shared]
         size = self.coords.size
@@ -251,10 +251,10 @@ class _Fibers:
         first = np.unique(each, return_index=True)[1]
         heads = np.flatnonzero(np.diff(fiber[first], prepend=-1))
         starts = np.append(heads, first.size)
-        return _Part(self.coords[first], starts, numbers[first][heads] if heads.size else heads)
+        return _FiberGroup(self.coords[first], starts, numbers[first][heads] if heads.size else heads)
 
 
-def _exact(structure: EinsumLinks, rule: IntersectionUnit, a: _Fibers, b: _Fibers) -> int:
+def _exact(structure: EinsumLinks, rule: IntersectionUnit, a: _NonemptyFibers, b: _NonemptyFibers) -> int:
     shared = [v for v in a.keys if v in b.keys]
     both = [np.concatenate((a.keys[v], b.keys[v])) for v in shared]
     numbers = group_numbers(both, a.coords.size + b.coords.size)
@@ -279,7 +279,7 @@ def _exact(structure: EinsumLinks, rule: IntersectionUnit, a: _Fibers, b: _Fiber
     return _steps(structure, first, mine, second, theirs)
 
 
-def _trailing(a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
+def _trailing(a: _FiberGroup, mine: Ints, b: _FiberGroup, theirs: Ints) -> int:
     """Count the coordinates of a's fibers that are read until b ends: those up to b's last one, and one more
     if there is one."""
     last = b.coords[b.starts[1:] - 1][theirs] if b.coords.size else np.zeros(0, np.int64)
@@ -289,7 +289,7 @@ def _trailing(a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
     return int((upto + (upto < a.lengths[mine])).sum())
 
 
-def _steps(structure: EinsumLinks, a: _Part, mine: Ints, b: _Part, theirs: Ints) -> int:
+def _steps(structure: EinsumLinks, a: _FiberGroup, mine: Ints, b: _FiberGroup, theirs: Ints) -> int:
     """Count matches, and runs of comparisons that advance the same finger."""
     rows = int(a.lengths[mine].sum() + b.lengths[theirs].sum())
     if rows > MOST_ROWS:

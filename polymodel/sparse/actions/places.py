@@ -345,7 +345,7 @@ class _Box:
 
     def _factors(
         self, modelled: Sequence[TensorAccess], anywhere: Sequence[TensorAccess]
-    ) -> tuple[float, list[_Factor], bool]:
+    ) -> tuple[float, list[_ProbabilityFactor], bool]:
         """Return the factors of the probability that no modelled tensor is zero: a number, which includes the
         densities of tensors whose positions do not matter, and arrays of probabilities by position. The third
         result is False where some of these arrays are not known."""
@@ -367,7 +367,7 @@ class _Box:
         apart = (o for o in others if differs(self.data[o.tensor], o))
         return each_once(access) and not any(set(access.variables) & set(o.variables) for o in apart)
 
-    def _factor(self, access: TensorAccess) -> _Factor | None:
+    def _factor(self, access: TensorAccess) -> _ProbabilityFactor | None:
         """Return the probabilities of a tensor's points over its rank variables. Return None where the model
         does not provide them, or where there are too many."""
         model = self.data[access.tensor].model
@@ -388,9 +388,9 @@ class _Box:
                 at = at + c * along
             index.append(at // touched[i].step)
         numbers = place.numbers[tuple(index)] if index else place.numbers
-        return _Factor(names, np.broadcast_to(numbers, shape).astype(np.float64), place.of)
+        return _ProbabilityFactor(names, np.broadcast_to(numbers, shape).astype(np.float64), place.of)
 
-    def _counted(self, given: Sequence[TensorAccess], factors: Sequence[_Factor]) -> float:
+    def _counted(self, given: Sequence[TensorAccess], factors: Sequence[_ProbabilityFactor]) -> float:
         """Return the sum of the product of the factors over all points at which no given tensor is zero."""
         tables = [self._table(a) for a in given]
         among = {v for t in tables for v in t.variables}
@@ -421,18 +421,20 @@ class _Box:
 
 
 @dataclass(frozen=True)
-class _Factor:
+class _ProbabilityFactor:
     """The probability numbers / of, as a function of some rank variables."""
 
     variables: tuple[str, ...]
     numbers: Floats
     of: int
 
-    def alone(self, others: Sequence[str]) -> _Factor:
+    def alone(self, others: Sequence[str]) -> _ProbabilityFactor:
         """Sum over the variables that no other factor has."""
         mine = [v not in others for v in self.variables]
         kept = tuple(v for v, own in zip(self.variables, mine, strict=True) if not own)
-        return _Factor(kept, self.numbers.sum(axis=tuple(i for i, own in enumerate(mine) if own)), self.of)
+        return _ProbabilityFactor(
+            kept, self.numbers.sum(axis=tuple(i for i, own in enumerate(mine) if own)), self.of
+        )
 
 
 def _span(einsum: Einsum, variable: str) -> tuple[int, int]:

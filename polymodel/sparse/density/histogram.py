@@ -266,7 +266,7 @@ class RankNnz(Placed):
             np.array([tile[a] for a in others], dtype=np.int64), tuple(self.shape[a] for a in others)
         )
         kept = counts > 0
-        return _Fibers(
+        return _FiberBlocks(
             self._fiber, blocks, prod(tile[a] for a in others), sizes.prod(axis=-1)[kept], counts[kept]
         )
 
@@ -302,7 +302,7 @@ class _Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class _Fibers(TilesOfShape):
+class _FiberBlocks(TilesOfShape):
     """Blocks of fibers of `points` points each, divided into tiles of `inside` points of a fiber (full
     tiles), or into `counts` tiles of `sizes` points."""
 

@@ -126,7 +126,7 @@ class Hypergeometric:
         result = np.zeros(tiles.shape)
         low, high = self._support(tiles)
         inside = (wanted >= low) & (wanted <= high)
-        cells = _Cells(self, tiles[inside])
+        cells = _LogProbabilities(self, tiles[inside])
         result[inside] = np.exp(
             cells.log_pmf((wanted[inside] - cells.floor).astype(np.float64)[:, None])[:, 0]
         )
@@ -233,7 +233,7 @@ class Hypergeometric:
 
     def _summed(self, tiles: Ints, first: Ints, upper: NDArray[np.bool_]) -> Floats:
         """Return the probabilities from `first` away from the mean, one by one, each from its neighbour's."""
-        cells = _Cells(self, tiles)
+        cells = _LogProbabilities(self, tiles)
         start = np.exp(cells.log_pmf((first - cells.floor).astype(np.float64)[:, None])[:, 0])
         # 13 deviations beyond a start at the mean are below rounding; sparse data have a longer tail.
         terms = 40 + int(13 * np.sqrt(self.variance(tiles)).max(initial=0))
@@ -257,7 +257,7 @@ class Hypergeometric:
 
     def _integrated(self, tiles: Ints, first: Ints, upper: NDArray[np.bool_]) -> Floats:
         """Return the same sum as an integral with Euler-Maclaurin corrections, for wide distributions."""
-        cells = _Cells(self, tiles)
+        cells = _LogProbabilities(self, tiles)
         sign = np.where(upper, 1.0, -1.0)[:, None]
         edge = (first - cells.floor).astype(np.float64)[:, None] - 0.5 * sign
         spread = np.sqrt(self.variance(tiles))[:, None]
@@ -278,7 +278,7 @@ class Hypergeometric:
         return result
 
 
-class _Cells:
+class _LogProbabilities:
     """ln P(k) of a batch of tiles; k is given as its distance from floor(n t / N), which need not be
     whole."""
 

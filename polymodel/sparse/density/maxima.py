@@ -32,13 +32,13 @@ _BLOCK = 1 << 21
 def expected_max_independent(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
     """Sum over s of 1 - prod_i P(X_i <= s): a lower bound of E[max], as occupancies are negatively
     associated."""
-    window = _Window.of(law, sizes, counts)
+    window = _QuantileWindow.of(law, sizes, counts)
     return window.total(-np.expm1(window.log_independent))
 
 
 def expected_max_union(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
     """Sum over s of min(1, sum_i P(X_i > s)): an upper bound of E[max]."""
-    window = _Window.of(law, sizes, counts)
+    window = _QuantileWindow.of(law, sizes, counts)
     return window.total(np.minimum(1.0, window.union))
 
 
@@ -50,7 +50,7 @@ def expected_max(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
     20,000. Above that, distributions are normal: the deviation of independent tiles from the mean is scaled
     by the effect of their fixed sum on the variance, with an error below 0.1 %.
     """
-    window = _Window.of(law, sizes, counts)
+    window = _QuantileWindow.of(law, sizes, counts)
     if window.highest > _LONGEST:
         plain, mean = window.total(-np.expm1(window.log_independent)), float(law.mean(window.points[-1]))
         inside = float(window.points[-1]) / law.points
@@ -85,7 +85,7 @@ def _merged(sizes: Ints, counts: Floats) -> tuple[Ints, Floats]:
 
 
 @dataclass(frozen=True)
-class _Window:
+class _QuantileWindow:
     """The values of s over which P(max <= s) grows from 0 to 1: every `stride`-th one from `lowest` on, as
     `s`."""
 
@@ -99,7 +99,7 @@ class _Window:
     log_independent: Floats
 
     @classmethod
-    def of(cls, law: Hypergeometric, sizes: Ints, counts: Floats) -> _Window:
+    def of(cls, law: Hypergeometric, sizes: Ints, counts: Floats) -> _QuantileWindow:
         points, number = _merged(sizes, counts)
         mean, binomial = law.mean(points), law.mean(points) * ((law.points - law.nnz) / law.points)
         # Bernstein's inequality, valid for hypergeometric distributions with the variance of the binomial.

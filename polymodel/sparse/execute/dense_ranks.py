@@ -273,10 +273,10 @@ def _one(
         return None
     above = len(names) - inner
     step = sizes[rank] if not above else number(directives[above - 1], symbols)
-    return Thin(rank, sizes[rank], tuple(directives), inner, step, _Table(symbols))
+    return Thin(rank, sizes[rank], tuple(directives), inner, step, _NumberMap(symbols))
 
 
-class _Table(dict[str, int]):
+class _NumberMap(dict[str, int]):
     """A hashable map of numbers."""
 
     def __hash__(self) -> int:  # type: ignore[override]  # it is never changed once made

@@ -111,7 +111,7 @@ def measure(
     small, place = numbered(space.values, space.size)
     # A node is identified by the stamps of it and of its outer nodes, if all of them have stamps.
     separate = len({s.rank for s in (*outer, *spacetime.time)}) == start
-    points = _Points(small, place, time.values, time.size, separate)
+    points = _TimedNodes(small, place, time.values, time.size, separate)
     if tail is None:
         load, seen = points.load(None, None), points.stamps(None)
         space_rows = space.rows(small)
@@ -133,7 +133,7 @@ def measure(
         else:
             one = walked_keys(walk, index, spacetime.space[:1], computed)
             numbers, which = numbered(one.values, one.size)
-            first = _Points(numbers, which, time.values, time.size), numbers
+            first = _TimedNodes(numbers, which, time.values, time.size), numbers
         by_first = _by_first(*first, leaves)
     total, met = int(load.sum()), int(seen.sum())
     return ExecutionTimes(
@@ -183,7 +183,7 @@ def _stamps(loop: Walked, stamp: Stamp) -> Ints:
     return loop.pos() if stamp.style == "pos" else loop.coords
 
 
-def _by_first(points: _Points, values: Ints, leaves: Ints | None) -> dict[int, tuple[int, int]]:
+def _by_first(points: _TimedNodes, values: Ints, leaves: Ints | None) -> dict[int, tuple[int, int]]:
     """Return activities and distinct times of each stamp of the first space rank. `leaves`: per node, or one
     number for all."""
     load, seen = points.load(None, leaves), points.stamps(None)
@@ -227,7 +227,7 @@ def _below(tail: Tail, columns: Sequence[Ints]) -> _Below:
 
 
 @dataclass(frozen=True, eq=False)
-class _Points:
+class _TimedNodes:
     """Nodes with their point in space (`place` among the keys `values`) and their time. `separate`: no two
     nodes have both in common."""
 

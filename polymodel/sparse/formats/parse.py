@@ -52,7 +52,7 @@ _CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*\Z")
 
 
 @dataclass
-class _Reader:
+class _FormatReader:
     """The faults found so far. `path`: the location of the format in its file."""
 
     path: str
@@ -85,7 +85,7 @@ def parse_format(
     Raises SpecError with all faults: names, keys, widths, ranks that the tensor does not have or that have no
     format, each with `path` and `place`.
     """
-    reader = _Reader(path, place or Place())
+    reader = _FormatReader(path, place or Place())
     result = _format(written, tuple(ranks), widths or Widths(), reader)
     if not reader.faults and result is not None:
         try:
@@ -131,7 +131,7 @@ def _teaal_rank(rank: RankFormat) -> RankRule:
     return CP(cbits=cbits, pbits=pbits, rhbits=headers, fhbits=fibers, layout=rank.layout)
 
 
-def _format(written: object, ranks: tuple[str, ...], widths: Widths, reader: _Reader) -> Format | None:
+def _format(written: object, ranks: tuple[str, ...], widths: Widths, reader: _FormatReader) -> Format | None:
     if isinstance(written, Format):
         return written
     if isinstance(written, str):
@@ -147,7 +147,7 @@ def _format(written: object, ranks: tuple[str, ...], widths: Widths, reader: _Re
     return None
 
 
-def _text(text: str, ranks: tuple[str, ...], widths: Widths, reader: _Reader) -> Format | None:
+def _text(text: str, ranks: tuple[str, ...], widths: Widths, reader: _FormatReader) -> Format | None:
     call = _CALL.match(text)
     if call:
         given: dict[str, object] = {"format": call[1]}
@@ -169,7 +169,9 @@ def _text(text: str, ranks: tuple[str, ...], widths: Widths, reader: _Reader) ->
     return None
 
 
-def _whole(given: dict[str, Any], ranks: tuple[str, ...], widths: Widths, reader: _Reader) -> Format | None:
+def _whole(
+    given: dict[str, Any], ranks: tuple[str, ...], widths: Widths, reader: _FormatReader
+) -> Format | None:
     """Parse `{format: NAME, data: .., index: .., pointer: ..}`, and the options of CISS."""
     name = given.pop("format")
     known = {w.upper(): w for w in _WHOLE}
@@ -201,7 +203,7 @@ def _whole(given: dict[str, Any], ranks: tuple[str, ...], widths: Widths, reader
 
 
 def _by_rank(
-    written: Mapping[Any, Any], ranks: tuple[str, ...], widths: Widths, reader: _Reader
+    written: Mapping[Any, Any], ranks: tuple[str, ...], widths: Widths, reader: _FormatReader
 ) -> Format | None:
     """Parse `{I: U, J: {..}}`, which is stored in the order of `rank-order`, or else in that of the tensor's
     own ranks."""
@@ -226,7 +228,9 @@ def _by_rank(
     return _listed([written[r] for r in order], tuple(order), widths, reader)
 
 
-def _listed(written: list[object], ranks: tuple[str, ...], widths: Widths, reader: _Reader) -> Format | None:
+def _listed(
+    written: list[object], ranks: tuple[str, ...], widths: Widths, reader: _FormatReader
+) -> Format | None:
     if len(written) != len(ranks):
         what = f"{len(written)} formats for {len(ranks)} ranks {', '.join(ranks)}"
         reader.add(what, "one per rank, outermost first", code="wrong-count")
@@ -246,7 +250,7 @@ def _kind(written: object) -> str:
 
 
 def _rule(
-    written: object, last: bool, placed: bool, widths: Widths, reader: _Reader, rank: str
+    written: object, last: bool, placed: bool, widths: Widths, reader: _FormatReader, rank: str
 ) -> RankRule | None:
     """Return one rank's format. `placed`: the position of the next inner rank is known without a pointer."""
     given: dict[str, Any] = dict(written) if isinstance(written, Mapping) else {"format": written}
@@ -277,7 +281,7 @@ def _rule(
     return _RULES[kind](**result)
 
 
-def _bits(value: object, reader: _Reader, *inside: str) -> int:
+def _bits(value: object, reader: _FormatReader, *inside: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
         return value
     message = f"{value!r} is not a width"

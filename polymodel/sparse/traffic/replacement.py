@@ -353,7 +353,7 @@ class _FurthestNextUse:
     has passed are at the end. `known`: memoised results of uses that drop lines of their own.
     """
 
-    def __init__(self, lines: int, begin: Ints, steps: _Steps) -> None:
+    def __init__(self, lines: int, begin: Ints, steps: _UseSteps) -> None:
         self.lines, self.begin, self.steps = lines, begin, steps
         self.gone = bytearray(int(begin[-1]))
         self.used = 0
@@ -498,7 +498,7 @@ def _alone(steps: Sequence[tuple[int, bool]], free: int, never: bool, missing: b
 
 
 @dataclass(frozen=True, eq=False)
-class _Steps:
+class _UseSteps:
     """The steps of a use for each shape, one shape after the other: a line is first used (`enters`), or was
     used for the last time in this use. `line`: its position in the order of first uses. `kind`: that of its
     data. `starts`: the first step of each shape."""
@@ -533,7 +533,7 @@ class _Steps:
         return [int(n) for n in result]
 
 
-def _steps(sizes: Ints, per_line: Sequence[int]) -> _Steps:
+def _steps(sizes: Ints, per_line: Sequence[int]) -> _UseSteps:
     """Return the steps of fibers with these sizes; size 0 is a single line."""
     columns = [_lines_of(sizes, per_line, kind) for kind in range(len(per_line))]
     size, first, last, kind = (np.concatenate(c) for c in zip(*columns, strict=True))
@@ -542,7 +542,7 @@ def _steps(sizes: Ints, per_line: Sequence[int]) -> _Steps:
     line = np.arange(size.size) - np.searchsorted(size, size)
     step = np.lexsort((np.append(2 * first, 2 * last + 1), np.append(size, size)))
     starts = np.searchsorted(np.append(size, size)[step], np.arange(sizes.size + 1))
-    return _Steps(starts, line[step % size.size], step < size.size, kind[step % size.size])
+    return _UseSteps(starts, line[step % size.size], step < size.size, kind[step % size.size])
 
 
 def _lines_of(sizes: Ints, per_line: Sequence[int], kind: int) -> tuple[Ints, Ints, Ints, Ints]:

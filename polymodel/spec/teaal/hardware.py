@@ -51,7 +51,7 @@ WORDS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class _Tree:
+class _LevelTree:
     """`names`: components seen so far."""
 
     walk: TreeWalk
@@ -70,12 +70,12 @@ def read_architecture(data: object, walk: TreeWalk) -> tuple[NamedArchitecture, 
             walk.add(at, message, "put them under a common level", code="wrong-count")
         several = not isinstance(tree, dict)
         for i, root in enumerate(roots[:1]):
-            level = _level(root, (*at, i) if several else at, (), 1, _Tree(walk))
+            level = _level(root, (*at, i) if several else at, (), 1, _LevelTree(walk))
             result.append(NamedArchitecture(name, level))
     return tuple(result)
 
 
-def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: _Tree) -> HardwareLevel:
+def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: _LevelTree) -> HardwareLevel:
     walk = tree.walk
     given = walk.mapping(data, path, _EXAMPLE)
     walk.keys(given, path, LEVEL)
@@ -109,7 +109,7 @@ def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: 
 
 
 def _component(
-    data: object, path: Path, levels: tuple[str, ...], instances: int, tree: _Tree
+    data: object, path: Path, levels: tuple[str, ...], instances: int, tree: _LevelTree
 ) -> HardwareComponent | None:
     walk = tree.walk
     given = walk.mapping(data, path, "{name: Memory, class: DRAM, attributes: {bandwidth: 1e12}}")

@@ -71,7 +71,7 @@ class ParsedExpression:
         )
 
 
-class _Reader:
+class _TeaalReader:
     def __init__(self, text: str, variables: Collection[str] | None = None) -> None:
         self.cursor = TokenCursor(text)
         self.variables = variables
@@ -249,7 +249,7 @@ def parse_expression(text: str, variables: Collection[str] | None = None) -> Par
 
     `variables`: names of rank variables; any other name in an index is a scalar that is a stride.
     """
-    reader = _Reader(text, variables)
+    reader = _TeaalReader(text, variables)
     c = reader.cursor
     output = reader.operand(reader.name("the output tensor"))
     c.need("=", "after the output")
@@ -269,7 +269,7 @@ def parse_expression(text: str, variables: Collection[str] | None = None) -> Par
 
 def parse_declared(text: str) -> tuple[str, tuple[str, ...]]:
     """`A[K, M]`, a tensor and its ranks in the list of older files."""
-    reader = _Reader(text)
+    reader = _TeaalReader(text)
     c = reader.cursor
     tensor = reader.name("a tensor").text
     c.need("[", f"after tensor {tensor}")
@@ -284,7 +284,7 @@ def parse_declared(text: str) -> tuple[str, tuple[str, ...]]:
 
 def parse_ranks(text: str) -> tuple[str, ...]:
     """`K`, or `(M, K0)` for ranks that are flattened together."""
-    reader = _Reader(text)
+    reader = _TeaalReader(text)
     c = reader.cursor
     remedy = "write a rank, or (R, S) to flatten two"
     if not c.take("("):
@@ -298,7 +298,7 @@ def parse_ranks(text: str) -> tuple[str, ...]:
     return tuple(result)
 
 
-def _rank(reader: _Reader, remedy: str) -> str:
+def _rank(reader: _TeaalReader, remedy: str) -> str:
     token = reader.cursor.now
     if token.kind != "name":
         raise TextFault(f"expected a rank, found {reader.cursor.shown()}", token.offset, remedy)
@@ -307,7 +307,7 @@ def _rank(reader: _Reader, remedy: str) -> str:
 
 def parse_directive(text: str) -> Directive:
     """One operation of a partitioning, e.g. `uniform_shape(32)` or `uniform_occupancy(A.K0)`."""
-    reader = _Reader(text)
+    reader = _TeaalReader(text)
     c = reader.cursor
     token = c.now
     names = ", ".join(f"{k}(...)" for k in KINDS)
@@ -346,7 +346,7 @@ def _camel(kind: str) -> str:
     return first + "".join(word.title() for word in others)
 
 
-def _leader(reader: _Reader, kind: str) -> str:
+def _leader(reader: _TeaalReader, kind: str) -> str:
     token = reader.cursor.now
     if token.kind != "name":
         remedy = _OCCUPANCY if kind == "uniform_occupancy" else "write e.g. follow(A)"
@@ -354,7 +354,7 @@ def _leader(reader: _Reader, kind: str) -> str:
     return reader.cursor.next().text
 
 
-def _occupancy(reader: _Reader, leader: str) -> int | str:
+def _occupancy(reader: _TeaalReader, leader: str) -> int | str:
     """Parse the size after the leader: the scanner reads `.32` as one number."""
     c = reader.cursor
     token = c.now
@@ -367,7 +367,7 @@ def _occupancy(reader: _Reader, leader: str) -> int | str:
     return _size(reader, "uniform_occupancy")
 
 
-def _size(reader: _Reader, kind: str) -> int | str:
+def _size(reader: _TeaalReader, kind: str) -> int | str:
     c = reader.cursor
     token = c.now
     if c.take("-"):
@@ -398,7 +398,7 @@ def _positive(value: int, offset: int, kind: str) -> int:
 
 def parse_stamp(text: str) -> Stamp:
     """`K0`, `K0.pos` or `K0.coord`."""
-    reader = _Reader(text)
+    reader = _TeaalReader(text)
     c = reader.cursor
     rank = _rank(reader, "write a rank of the loop order")
     style = "pos"
@@ -415,7 +415,7 @@ def parse_stamp(text: str) -> Stamp:
 def parse_level(text: str) -> tuple[str, int]:
     """`PE`, or `PE[0..31]` for 32 of them."""
     name, bracket, rest = text.partition("[")
-    reader = _Reader(name)
+    reader = _TeaalReader(name)
     token = reader.cursor.now
     if token.kind != "name":
         message = f"{text!r} is not a name of a level"

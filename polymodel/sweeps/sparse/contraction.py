@@ -114,11 +114,11 @@ class Contraction:
         grids = np.ix_(*(np.arange(n) for n in sizes))
         return self._part(i, dict(zip(f.variables, grids, strict=True)))
 
-    def _part_at(self, i: int, settings: Settings) -> _Part:
+    def _part_at(self, i: int, settings: Settings) -> _TermArray:
         table = self.tables[i]
         if table is not None:
-            return _Part(table, tuple(settings[v] for v in self.factors[i].variables))
-        return _Part(self._part(i, settings), None)
+            return _TermArray(table, tuple(settings[v] for v in self.factors[i].variables))
+        return _TermArray(self._part(i, settings), None)
 
     def _part(self, i: int, settings: Settings) -> Floats:
         """Terms x classes of shared variables x points."""
@@ -160,7 +160,7 @@ class Contraction:
         return stacked.transpose(order)
 
 
-class _Part:
+class _TermArray:
     """Terms x shared classes x points, from a table or computed."""
 
     def __init__(self, values: Floats, at: tuple[NDArray[np.int64], ...] | None) -> None:

@@ -74,7 +74,7 @@ class Holds:
                 f"actions look at several parts of {self.access.tensor}, of which none contains the other",
                 code="unsupported-density",
             )
-        return all_hold(_Parts(self, sizes), self.conditions, law)
+        return all_hold(_LeaderParts(self, sizes), self.conditions, law)
 
     def _extents(self, sizes: Sizes, part: int) -> tuple[Ints, ...]:
         every = np.zeros((1,) * max(x.ndim - 1 for x in sizes.values()), np.int64)
@@ -97,7 +97,7 @@ class Holds:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _LeaderParts:
     """The parts of one leader, as inclusion and exclusion needs them."""
 
     of: Holds

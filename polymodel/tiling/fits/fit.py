@@ -232,7 +232,7 @@ class Stored(Fit):
     def loads(self, counts: TileCounts, rects: Rects, op: Op) -> Ints:
         pattern = counts.pattern
         format = self.format_of(pattern)
-        tiles = _Tiles.of(counts, rects, format.order(own_ranks(pattern)))
+        tiles = _TiledPoints.of(counts, rects, format.order(own_ranks(pattern)))
         third = None if op == "add" else pattern.in_a & pattern.in_b
         each = [tiles.bits(format, which) for which in (pattern.in_a, pattern.in_b, third)]
         result: Ints = np.where(tiles.filled, np.maximum.reduce(each), 0)
@@ -266,7 +266,7 @@ def own_ranks(pattern: Pattern) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tiles:
+class _TiledPoints:
     """Points ordered by tile, in the order in which a format stores them.
 
     `order`: the permutation of the points, None for the identity. `ids`, `coords` (ranks x points) in that
@@ -283,7 +283,7 @@ class _Tiles:
     filled: Flags
 
     @classmethod
-    def of(cls, counts: TileCounts, rects: Rects, ranks: tuple[str, ...]) -> _Tiles:
+    def of(cls, counts: TileCounts, rects: Rects, ranks: tuple[str, ...]) -> _TiledPoints:
         pattern, own = counts.pattern, own_ranks(counts.pattern)
         first = 2 - min(2, len(own))  # the only rank of a vector is the rank of columns
         deep = [] if pattern.deep is None else list(pattern.deep)

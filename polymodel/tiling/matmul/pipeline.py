@@ -98,7 +98,7 @@ Key = tuple[str, int]
 
 
 @dataclass
-class _Steps:
+class _UnitSteps:
     """Steps in the order in which their units perform them. `end`: of each step; `free`: of each unit."""
 
     end: dict[Key, int] = field(default_factory=dict)
@@ -119,7 +119,7 @@ def _moved(words: int, machine: PipelineMachine) -> int:
 
 
 def _launch(
-    steps: _Steps, unit: str, kernel: str, q: int, multiplies: int, pes: int, machine: PipelineMachine,
+    steps: _UnitSteps, unit: str, kernel: str, q: int, multiplies: int, pes: int, machine: PipelineMachine,
     needs: Sequence[Key], configured: bool,
 ) -> None:  # fmt: skip
     """Configure and run a kernel on a part of the array; a panel without products is not launched, and passes
@@ -132,9 +132,9 @@ def _launch(
     steps.do(unit, (kernel, q), -(-multiplies // pes) + machine.ramp, needs)
 
 
-def _separate(work: PanelWork, machine: PipelineMachine) -> _Steps:
+def _separate(work: PanelWork, machine: PipelineMachine) -> _UnitSteps:
     """All panels of the first product with T stored, then all of the second with T loaded."""
-    steps = _Steps()
+    steps = _UnitSteps()
     for number, loads, stores, multiplies in (
         (1, work.load_1, work.store_t, work.multiplies_1),
         (2, work.load_2 + work.load_t, work.store_z, work.multiplies_2),
@@ -154,9 +154,9 @@ def _separate(work: PanelWork, machine: PipelineMachine) -> _Steps:
     return steps
 
 
-def _fused(work: PanelWork, machine: PipelineMachine) -> _Steps:
+def _fused(work: PanelWork, machine: PipelineMachine) -> _UnitSteps:
     """Both products panel by panel on the whole array; T stays on chip."""
-    steps = _Steps()
+    steps = _UnitSteps()
     last = ""
     for q in range(work.panels + 1):
         if q < work.panels:
@@ -176,10 +176,10 @@ def _fused(work: PanelWork, machine: PipelineMachine) -> _Steps:
     return steps
 
 
-def _pipelined(work: PanelWork, machine: PipelineMachine) -> _Steps:
+def _pipelined(work: PanelWork, machine: PipelineMachine) -> _UnitSteps:
     """The array in two parts, one for each product: the second processes panel q while the first computes q +
     1."""
-    steps = _Steps()
+    steps = _UnitSteps()
     begun = [False, False]
     for q in range(work.panels + IN_FLIGHT):
         if q < work.panels:

@@ -81,7 +81,7 @@ def launch_cycles(source: UniformTiles | RowPanels | Dynamic) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class _RowRanges:
     """The part of some rows of a matrix in a range of columns: the position of the first entry, and the
     number of entries."""
 
@@ -89,14 +89,14 @@ class _Parts:
     count: Ints
 
 
-def _parts(of: EntryCoordinates, row: Index, first: Index, last: Index) -> _Parts:
+def _parts(of: EntryCoordinates, row: Index, first: Index, last: Index) -> _RowRanges:
     """Return the entries of the given rows from column `first` up to `last`."""
     width, rows = of.shape[1], row.astype(np.int64)
     if not first.size or (int(first.max()) == 0 and int(last.min()) == width):
-        return _Parts(of.starts[rows], of.row_nnz[rows])
+        return _RowRanges(of.starts[rows], of.row_nnz[rows])
     places = of.rows.astype(np.int64) * width + of.cols
     begin, end = (np.searchsorted(places, rows * width + at) for at in (first, last))
-    return _Parts(begin, end - begin)
+    return _RowRanges(begin, end - begin)
 
 
 def _some(kind: Kind, product: PatternProduct, every: Ints) -> Ints:

@@ -27,7 +27,7 @@ MOST_TILES = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
-class _Tiles:
+class _DepthTiles:
     """Tiles of one depth: rectangles, the number of the split that each results from, and which of its
     quarters it is."""
 
@@ -35,17 +35,17 @@ class _Tiles:
     parent: Ints
     quarter: Ints
 
-    def taken(self, which: Index) -> _Tiles:
-        return _Tiles(self.rects.taken(which), self.parent[which], self.quarter[which])
+    def taken(self, which: Index) -> _DepthTiles:
+        return _DepthTiles(self.rects.taken(which), self.parent[which], self.quarter[which])
 
     @classmethod
-    def joined(cls, parts: list[_Tiles]) -> _Tiles:
+    def joined(cls, parts: list[_DepthTiles]) -> _DepthTiles:
         rects = (np.concatenate(c) for c in zip(*(p.rects.table().T for p in parts), strict=True))
         rest = (np.concatenate(c) for c in zip(*((p.parent, p.quarter) for p in parts), strict=True))
         return cls(Rects(*rects), *rest)
 
 
-Leaves = Callable[[Pattern, Op, Fit], tuple[_Tiles, Index]]
+Leaves = Callable[[Pattern, Op, Fit], tuple[_DepthTiles, Index]]
 
 
 def qtree(pattern: Pattern, op: Op, fit: Fit, leaves: Leaves | None = None) -> Cut:
@@ -91,7 +91,7 @@ def qtree_merge(
     return ordered(rects, number[ids], "qtree+merge")
 
 
-def quartered(pattern: Pattern, op: Op, fit: Fit) -> tuple[_Tiles, Index]:
+def quartered(pattern: Pattern, op: Op, fit: Fit) -> tuple[_DepthTiles, Index]:
     """Return the tiles of a quad tree, and the tile of every point."""
     return _grown(pattern, op, fit, _quarters)
 
@@ -105,30 +105,30 @@ def _longer(height: Ints, width: Ints) -> tuple[Ints, Ints]:
     return np.where(wide | (height == 1), height, height // 2), np.where(wide, width // 2, width)
 
 
-def _grown(pattern: Pattern, op: Op, fit: Fit, halves: Halves) -> tuple[_Tiles, Index]:
+def _grown(pattern: Pattern, op: Op, fit: Fit, halves: Halves) -> tuple[_DepthTiles, Index]:
     """Return the leaves of a tree, and the leaf of every point."""
     check_empty(pattern, op, fit)
     whole = Rects.whole(pattern.shape)
-    root = _Tiles(whole, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    tree = _Tree(pattern, op, fit, halves)
+    root = _DepthTiles(whole, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    tree = _SplitTree(pattern, op, fit, halves)
     if summed(fit) and pattern.points:
         return tree.by_grid(root)
     return tree.by_points([], root, np.zeros(pattern.points, dtype=np.int32))
 
 
 @dataclass(eq=False)
-class _Tree:
+class _SplitTree:
     pattern: Pattern
     op: Op
     fit: Fit
     halves: Halves
     splits: int = 1
 
-    def by_grid(self, tiles: _Tiles) -> tuple[_Tiles, Index]:
+    def by_grid(self, tiles: _DepthTiles) -> tuple[_DepthTiles, Index]:
         """Find tiles by the sums of a grid alone; where the grid is too coarse, continue with points."""
         grid = DyadicGrid.of(self.pattern, type(self.fit) is Elements and self.op == "add", self.halves)
-        done: list[_Tiles] = []
-        left: list[_Tiles] = []
+        done: list[_DepthTiles] = []
+        left: list[_DepthTiles] = []
         while tiles.rects.tiles:
             least, most = self._load_bounds(grid, tiles.rects)
             good, full = most <= self.fit.capacity, least > self.fit.capacity
@@ -141,8 +141,8 @@ class _Tree:
             coarse[split.parents()[~grid.aligned(split.quarters.rects)]] = True
             left.append(tiles.taken(coarse))
             tiles = split.quarters.taken(~coarse[split.parents()])
-        finished, unfinished = _Tiles.joined(done), _Tiles.joined(left)
-        ids = grid.painted(_Tiles.joined([finished, unfinished]).rects)
+        finished, unfinished = _DepthTiles.joined(done), _DepthTiles.joined(left)
+        ids = grid.painted(_DepthTiles.joined([finished, unfinished]).rects)
         del grid
         if not unfinished.rects.tiles:
             return finished, ids
@@ -170,7 +170,7 @@ class _Tree:
         ]
         return each[0], each[1]
 
-    def by_points(self, done: list[_Tiles], tiles: _Tiles, ids: Index) -> tuple[_Tiles, Index]:
+    def by_points(self, done: list[_DepthTiles], tiles: _DepthTiles, ids: Index) -> tuple[_DepthTiles, Index]:
         """Split `tiles` until all fit. `ids` number the tiles of `done` first, then those of `tiles`."""
         known = sum(d.rects.tiles for d in done)
         where = _positions(ids >= known) if known else None
@@ -191,7 +191,7 @@ class _Tree:
             split = self._split(tiles)
             split.move(points, at)
             tiles = split.quarters
-        return _Tiles.joined(done), ids
+        return _DepthTiles.joined(done), ids
 
     def _full(self, points: Pattern, at: Index, rects: Rects) -> Flags:
         """Return the tiles that do not fit; formats are not evaluated where entries alone are too many."""
@@ -214,7 +214,7 @@ class _Tree:
     def _entry_bits(self) -> int:
         return self.fit.entry_bits(self.pattern) if isinstance(self.fit, Stored) else 0
 
-    def _split(self, tiles: _Tiles) -> _Split:
+    def _split(self, tiles: _DepthTiles) -> _Split:
         rects = tiles.rects
         height, width = self.halves(rects.height, rects.width)
         row, col = rects.row + height, rects.col + width
@@ -224,7 +224,7 @@ class _Tree:
         # Rows: row, column, height, width; columns: the four quarters of the first tile, of the second, ...
         table = np.stack([np.stack(c) for c in (*upper, *lower)], axis=2).reshape(4, -1)
         real = (table[2] > 0) & (table[3] > 0)
-        quarters = _Tiles(
+        quarters = _DepthTiles(
             Rects(*table[:, real]),
             np.repeat(np.arange(self.splits, self.splits + rects.tiles), 4)[real],
             np.tile(np.arange(4), rects.tiles)[real],
@@ -247,7 +247,7 @@ class _Split:
     two). `row`, `col`: the start of the lower and of the right quarters.
     """
 
-    quarters: _Tiles
+    quarters: _DepthTiles
     numbers: Index
     row: Index
     col: Index
