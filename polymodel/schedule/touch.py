@@ -81,13 +81,18 @@ def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int | str) -
 
 def constraint_facts(einsum: Einsum, names: dict[str, str]) -> list[str]:
     """The constraints on these variables, which no constraint ties to others, as ISL text."""
-    result = []
+    return [*_facts(einsum, tuple(names.items()))]
+
+
+@lru_cache(maxsize=1024)
+def _facts(einsum: Einsum, named: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    names, result = dict(named), []
     for constraint in essential_constraints(einsum):
         if constraint.expr.variables and constraint.expr.variables[0] in names:
             text = affine_in(constraint.expr, names)
             tail = {"ge": ">= 0", "eq": "= 0"}.get(constraint.kind)
             result.append(f"{text} {tail}" if tail else f"({text}) mod {constraint.modulus} = 0")
-    return result
+    return tuple(result)
 
 
 def affine_in(expr: Affine, names: dict[str, str]) -> str:
@@ -121,24 +126,27 @@ def _first(view: View, block: RankBlock) -> tuple[int, ...]:
 
 
 def _nest(view: View, block: RankBlock, order: Sequence[int]) -> Named:
-    name = view.einsum.name
-    variables = tuple(v for v in view.einsum.rank_variables if (name, v) in block.variables)
     if view.parts or view.versions or view.access.guard:
         return None, ()
-    origins = {v: view.einsum.bound(v)[0] for v in variables}
-    for _, loop, origin in reversed(view.loops):
-        if loop.variable_in(name) in origins:
-            origins[loop.variable_in(name)] = origin
-    extents = tuple(view.einsum.bound(v)[1] - origins[v] + 1 for v in variables)
-    bounds = _bounds(view.einsum, variables, tuple(origins.values()), extents)
+    einsum, name = view.einsum, view.einsum.name
+    ranges = zip(einsum.rank_variables, einsum.bounds, strict=True)
+    boxes = {v: box for v, box in ranges if (name, v) in block.variables}
+    variables = tuple(boxes)
+    position = {v: i for i, v in enumerate(variables)}
+    origins = {v: low for v, (low, _) in boxes.items()}
+    bound = [loop.variable_in(name) for _, loop, _ in view.loops]
+    for variable, (_, _, origin) in zip(reversed(bound), reversed(view.loops), strict=True):
+        if variable in origins:
+            origins[variable] = origin
+    extents = tuple(high - origins[v] + 1 for v, (_, high) in boxes.items())
+    bounds = _bounds(einsum, variables, tuple(origins.values()), extents)
     loops = []
-    for position in order:
-        if position >= len(view.loops):
-            loops.append(LoopCut(variables.index(view.offsets[position - len(view.loops)]), 1, 1))
+    for k in order:
+        if k >= len(bound):
+            loops.append(LoopCut(position[view.offsets[k - len(bound)]], 1, 1))
             continue
-        _, loop, _ = view.loops[position]
-        tile, first = tile_sizes(loop)
-        loops.append(LoopCut(variables.index(loop.variable_in(name)), tile, tile if first is None else first))
+        tile, first = tile_sizes(view.loops[k][1])
+        loops.append(LoopCut(position[bound[k]], tile, tile if first is None else first))
     if bounds is None:
         return None, ()
     ranks = tuple(_row(view.access.projection[r], variables) for r in block.ranks)
@@ -329,6 +337,11 @@ def inner_offsets(einsum: Einsum, loops: tuple[tuple[int, Loop, int], ...]) -> t
 
 def partition(views: Sequence[View]) -> tuple[RankBlock, ...]:
     """Independent classes of the ranks and variables of one tensor over all Einsums that touch it."""
+    return _partition(tuple(views))
+
+
+@lru_cache(maxsize=1024)
+def _partition(views: tuple[View, ...]) -> tuple[RankBlock, ...]:
     parent: dict[object, object] = {}
 
     def find(x: object) -> object:

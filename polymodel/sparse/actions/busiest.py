@@ -159,12 +159,13 @@ class Instances:
         """Return the number of remaining operations of the busiest instance, averaged over all data; NaN
         where there is no formula."""
         names = tuple(self.kinds)
-        columns = np.broadcast_arrays(*(self.kind[v][settings[v]] for v in names))
-        flat = np.array([c.reshape(-1) for c in columns])
-        distinct, back = np.unique(flat, axis=1, return_inverse=True)
-        known = [self._nonzeros(tuple(row)) for row in distinct.T.tolist()]
+        shape = tuple(len(self.kinds[v]) for v in names)
+        numbers = np.ravel_multi_index(tuple(self.kind[v][settings[v]] for v in names), shape)
+        distinct, back = np.unique(numbers, return_inverse=True)
+        kinds = np.array(np.unravel_index(distinct, shape)).T.tolist()
+        known = [self._nonzeros(tuple(row)) for row in kinds]
         each = np.array([np.nan if one is None else one[0] for one in known])
-        result = each[back.reshape(-1)].reshape(columns[0].shape)
+        result = each[back.reshape(numbers.shape)]
         others: Array = np.ones(())
         for v, most in self.most.items():
             if v not in self.kinds:
