@@ -59,6 +59,35 @@ class Figures(Protocol):
 
 
 @dataclass(frozen=True)
+class SearchFigures:
+    """Figures of whole mappings that a search has computed. Others raise KeyError.
+
+    Each is a number or an array. `peaks`: bits of the working set of each memory.
+    """
+
+    energy: Any
+    latency: Any
+    peaks: Mapping[str, Any]
+    area: float = 0.0
+
+    @property
+    def utilisation(self) -> Any:
+        raise KeyError("utilisation")
+
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> Any:
+        raise KeyError(f"{way}:{component}")
+
+    def working_set(self, component: str) -> Any:
+        return self.peaks[component]
+
+    def busiest(self, component: str, way: Busy) -> Any:
+        raise KeyError(f"busiest_{way}:{component}")
+
+    def used(self, dimension: str) -> Any:
+        raise KeyError(f"used:{dimension}")
+
+
+@dataclass(frozen=True)
 class Objective:
     """One entry of the vocabulary.
 

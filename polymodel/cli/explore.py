@@ -53,6 +53,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-fused-loops", metavar="N", help="at most N loops shared by several Einsums")
     parser.add_argument("--sizes", help="tile sizes: divisors of the enclosing tile (default), or all")
+    parser.add_argument(
+        "--moves",
+        action="append",
+        metavar="NAME",
+        help="also change mappings: pipelines (stages that overlap) or initial_tiles; repeat it for both",
+    )
     parser.add_argument("--fuse", metavar="SET", help="tensors that must not reach the backing storage")
     parser.add_argument("--unfused", metavar="SET", help="tensors that must")
     parser.add_argument(
@@ -80,7 +86,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
     spec = load_spec(options)
     check_search(options)
-    names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
+    names = ("eps", "time_limit", "max_fused_loops", "sizes", "moves", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
     if options.layer_by_layer:
         given |= _unfused(spec, given)

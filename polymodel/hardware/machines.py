@@ -208,10 +208,11 @@ def families(every: Sequence[DesignPoint], grid: Grid, given: ExploreSection) ->
     undominated in energy, time and `figures` on the searched machine include one that is at least as good on
     the member. Symbols in a workload, in an `explore` section or in the constraints (`given`) change what is
     searched: machines with different values of them are never in one family. Limits in these apply to the
-    figures of each machine, which then is a family of its own.
+    figures of each machine, and the time of a pipeline is not that of its slowest component: each machine
+    then is a family of its own.
     """
     layers = every[0].layers if every else ()
-    if any(section.limits for section in _sections(layers, given)):
+    if any(section.limits or section.moves for section in _sections(layers, given)):
         return tuple(map(alone, every))
     groups: dict[object, list[DesignPoint]] = {}
     asked = relevant_symbols(layers, grid, given)

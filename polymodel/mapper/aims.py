@@ -7,18 +7,26 @@ monotonically increasing in the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from polymodel import objectives as vocabulary
 from polymodel.frozen import dataclass
 from polymodel.mapper.records import CLOSE
-from polymodel.objectives import Busy, FigureLimit, InstancesUsed, is_sum, objective_of, terms_of, uses
+from polymodel.objectives import (
+    FigureLimit,
+    InstancesUsed,
+    SearchFigures,
+    is_sum,
+    objective_of,
+    terms_of,
+    uses,
+)
 from polymodel.pareto import undominated
 
 Array = Any
@@ -35,7 +43,7 @@ class Added:
     components move. `places`: weight of the operations that all instances of a compute unit could execute
     during the cycles of the busiest instance. `busiest`: (component, `reads`, `writes` or `operations`,
     weight) of what the busiest instance of a component moves or executes. `used`: the instances in use along
-    a fanout dimension.
+    a fanout dimension. `einsums`: those over which it adds up (empty: all).
     """
 
     energy: float = 0.0
@@ -44,6 +52,11 @@ class Added:
     places: float = 0.0
     busiest: tuple[tuple[str, str, float], ...] = ()
     used: InstancesUsed | None = None
+    einsums: tuple[str, ...] = ()
+
+    def of(self, einsum: str) -> Added:
+        """What one Einsum adds."""
+        return self if not self.einsums or einsum in self.einsums else Added()
 
     def stepped(self, value: Array) -> Array:
         """Return, for numbers of instances in use, the weight of the next step of `used` (for 0, unknown, 0);
@@ -69,14 +82,17 @@ ENERGY, LATENCY = Added(energy=1.0), Added(latency=1.0)
 
 def added_of(name: str, operations: float) -> Added | None:
     """Return an objective as a weighted sum, or None if it is not a sum over Einsums. `operations`:
-    operations of all Einsums, relative to which the reciprocal of the utilisation is computed."""
+    operations of all Einsums, relative to which the reciprocal of the utilisation is computed. Searches for
+    pipelines have sums over some Einsums, `latency::E1:E2` and `busiest_reads:DRAM:E1:E2`."""
     energy = latency = places = 0.0
     moved: dict[tuple[str, str], float] = {}
     busiest: dict[tuple[str, str], float] = {}
+    einsums: list[str] = []
     if name.startswith(f"{USED}:"):
         return Added(used=InstancesUsed.read(name.partition(":")[2]))
     for weight, one in terms_of(name):
         word, _, component = one.partition(":")
+        component, *einsums = component.split(":")
         if word == "energy":
             energy += weight
         elif word == "latency":
@@ -91,7 +107,7 @@ def added_of(name: str, operations: float) -> Added | None:
         else:
             return None
     moving, at_most = (tuple((c, way, w) for (c, way), w in x.items()) for x in (moved, busiest))
-    return Added(energy, latency, moving, places, at_most)
+    return Added(energy, latency, moving, places, at_most, einsums=tuple(einsums))
 
 
 def follows(name: str) -> bool:
@@ -102,36 +118,6 @@ def follows(name: str) -> bool:
 def grows_with_peaks(name: str) -> bool:
     """Whether an objective depends on the peak of a memory."""
     return any(figure == WORKING_SET for figure, _ in uses(name))
-
-
-@dataclass(frozen=True)
-class SearchFigures:
-    """Figures of whole mappings that the search has computed, in the form that `polymodel.objectives.value`
-    reads.
-
-    Each is a number or an array. `peaks`: bits of the working set of each memory.
-    """
-
-    energy: Any
-    latency: Any
-    peaks: Mapping[str, Any]
-    area: float = 0.0
-
-    @property
-    def utilisation(self) -> Any:
-        raise KeyError("utilisation")
-
-    def moved(self, component: str, way: Literal["reads", "writes"]) -> Any:
-        raise KeyError(f"{way}:{component}")
-
-    def working_set(self, component: str) -> Any:
-        return self.peaks[component]
-
-    def busiest(self, component: str, way: Busy) -> Any:
-        raise KeyError(f"busiest_{way}:{component}")
-
-    def used(self, dimension: str) -> Any:
-        raise KeyError(f"used:{dimension}")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from polymodel.frozen import dataclass
 from polymodel.governor import elsewhere, until
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.spec import protected_files
-from polymodel.mapper.aims import SearchFigures, grows_with_peaks
+from polymodel.mapper.aims import grows_with_peaks
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.einsum_rules import is_box, touches_boxes
 from polymodel.mapper.records import CLOSE, Candidate, Limits
@@ -31,6 +31,7 @@ from polymodel.mapper.windows import variables_of
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
 from polymodel.objectives import (
+    SearchFigures,
     canonical,
     is_objective,
     on_dense_data,

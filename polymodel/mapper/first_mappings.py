@@ -75,8 +75,11 @@ def possible(spaces: Sequence[EinsumSpace]) -> bool:
     return not any(s.awaited for s in spaces)
 
 
-def worthwhile(spaces: Sequence[EinsumSpace]) -> bool:
-    """Return whether the full search may take longer than finding first mappings."""
+def worthwhile(spaces: Sequence[EinsumSpace], request: Request) -> bool:
+    """Return whether the full search may take longer than finding first mappings, which have any fused
+    loops."""
+    if any(request.limits.fused_loops(s.name) is not None for s in spaces):
+        return False
     return any(rough_size(s) > MANY for s in spaces) and possible(spaces)
 
 

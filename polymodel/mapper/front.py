@@ -481,6 +481,15 @@ def _notes(front: Front) -> Iterator[str]:
             f"in addition to the mapspace, {many} mappings of chains fused with halos were evaluated{short}: "
             "others of that kind may be better, and the bounds do not cover them"
         )
+    if result.moves is not None:
+        stage = next(s for s in result.stages if s.of == "moves")
+        kinds = " and ".join(m.replace("_", " ") for m in request.limits.moves)
+        short = "" if result.moves else ", and the time limit was reached before the others"
+        yield (
+            f"in addition to the mapspace, {stage.points} mappings with {kinds} were evaluated{short}: "
+            "others of that kind may be better, and their figures may be below the bounds, which cover "
+            "Einsums that run one after the other"
+        )
     yield from _sparse(front)
     yield from uncut_text(front.spec.arch.components)
     live = [c.name for c in front.spec.arch.components if c.stores and c.allocation == "live"]

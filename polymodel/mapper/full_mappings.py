@@ -87,7 +87,9 @@ def named_limits(space: EinsumSpace, limits: Limits) -> object:
     """
     order = dict(limits.loop_order).get(space.name, ())
     tensors = tuple((o.tensor in limits.fuse, o.tensor in limits.unfused) for o in space.operands)
-    return tuple(space.variables.index(v) for v in order if v in space.variables), tensors
+    loops = limits.fused_loops(space.name)
+    fused = None if loops is None else tuple(map(space.variables.index, loops))
+    return tuple(space.variables.index(v) for v in order if v in space.variables), tensors, fused, space.more
 
 
 def all_bits(spaces: Sequence[EinsumSpace]) -> float:

@@ -10,24 +10,20 @@ the chain. These mappings are outside the space for which the search proves opti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, permutations, product
 from math import inf
 from time import perf_counter
 
-from polymodel.analysis.result import Problem
-from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.errors import Refused, SpecError
+from polymodel.errors import Refused
 from polymodel.factoring import divisors
-from polymodel.governor import until
-from polymodel.mapper.budget import CUT, EVALUATION
-from polymodel.mapper.confirm import figures_of
-from polymodel.mapper.records import Candidate, Limits, Request, SearchResult, SearchStage
+from polymodel.mapper.budget import EVALUATION
+from polymodel.mapper.outside import Evaluations
+from polymodel.mapper.records import Candidate, Limits, Request, SearchResult
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.objectives import score
-from polymodel.report.report import Report
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum
 
@@ -97,12 +93,13 @@ def with_halos(
     flat = search(cascade, hierarchy, replace(third, limits=replace(third.limits, max_fused_loops=0)))
     result = search(cascade, hierarchy, third)
     until_then = inf if limit is None else end - EVALUATION * limit
-    work = HaloSearch(cascade, hierarchy, request, has_time, until_then)
+    work = HaloSearch(Evaluations(cascade, hierarchy, request, has_time, until_then))
     begun = perf_counter()
     work.around([c.tree for c in of_least(flat.candidates, request.objectives)])
-    stage = SearchStage("halos", work.tried, work.evaluated, len(work.found), 0, perf_counter() - begun)
-    several = (*result.candidates, *flat.candidates, *work.found)
-    return replace(result, candidates=several, stages=(*result.stages, stage), halos=work.complete)
+    stage = work.evaluations.stage("halos", work.tried, perf_counter() - begun)
+    several = (*result.candidates, *flat.candidates, *work.evaluations.found)
+    whole = work.evaluations.complete
+    return replace(result, candidates=several, stages=(*result.stages, stage), halos=whole)
 
 
 def require_free_loops(limits: Limits) -> None:
@@ -327,78 +324,46 @@ def _chosen(base: FlatTree, chain: WindowChain, memory: Component, choice: int) 
 
 @dataclass
 class HaloSearch:
-    """Searches mappings with halos around some mappings without fused loops.
+    """Searches mappings with halos around some mappings without fused loops. `tried`: number of plans."""
 
-    `has_time`: whether to continue; `end`: time limit (`time.monotonic`). `tried`: number of plans;
-    `evaluated`: number of mappings; `complete`: whether there was time for all.
-    """
-
-    cascade: Cascade
-    hierarchy: Hierarchy
-    request: Request
-    has_time: Callable[[], bool]
-    end: float = inf
+    evaluations: Evaluations
     tried: int = 0
-    evaluated: int = 0
-    complete: bool = True
-    found: list[Candidate] = field(default_factory=list)
 
     def around(self, trees: Sequence[LoopTree]) -> None:
         """Add mappings that fit. The tiles of each plan grow as long as that improves an objective."""
+        asked = self.evaluations
         bases = [base for base in map(FlatTree.of, trees) if base is not None]
-        several = list(chains(self.cascade, self.request.limits)) if bases else []
+        several = list(chains(asked.cascade, asked.request.limits)) if bases else []
         for choice, base, chain in product(range(CHOICES), bases, several):
-            memory = _memory_of(chain, self.hierarchy, self.request.limits)
+            memory = _memory_of(chain, asked.hierarchy, asked.request.limits)
             flat = None if memory is None else _chosen(base, chain, memory, choice)
             if flat is not None:
                 self._form_by_form(flat, chain)
-            if not self.complete:
+            if not asked.complete:
                 return
 
     def _form_by_form(self, base: FlatTree, chain: WindowChain) -> None:
-        for form in forms(chain, self.request.limits, self.hierarchy):
+        request = self.evaluations.request
+        for form in forms(chain, request.limits, self.evaluations.hierarchy):
             self.tried += 1
-            known: dict[HaloPlan, tuple[float, ...] | None] = {}
-            for number in range(len(self.request.objectives)):
-                self._grown(base, form, number, known)
-                if not self.complete:
+            for number in range(len(request.objectives)):
+                self._grown(base, form, number)
+                if not self.evaluations.complete:
                     return
 
-    def _grown(
-        self, base: FlatTree, plan: HaloPlan, number: int, known: dict[HaloPlan, tuple[float, ...] | None]
-    ) -> None:
-        best = self._scores(base, plan, known)
+    def _grown(self, base: FlatTree, plan: HaloPlan, number: int) -> None:
+        best = self._scores(base, plan)
         while best is not None:
-            larger = [(self._scores(base, p, known), p) for p in _larger(plan)]
+            larger = [(self._scores(base, p), p) for p in _larger(plan)]
             better = [(s, p) for s, p in larger if s is not None and s[number] < best[number]]
             if not better:
                 return
             best, plan = min(better, key=lambda pair: pair[0][number])
 
-    def _scores(
-        self, base: FlatTree, plan: HaloPlan, known: dict[HaloPlan, tuple[float, ...] | None]
-    ) -> tuple[float, ...] | None:
+    def _scores(self, base: FlatTree, plan: HaloPlan) -> tuple[float, ...] | None:
         """Scores of the objectives, smaller being better; None if it does not fit or time has run out."""
-        if plan not in known:
-            self.complete = self.complete and self.has_time()
-            if not self.complete:
-                return None
-            whole = plan.tree(base, self.cascade)
-            try:
-                with until(self.end):
-                    report = _report(self.cascade, self.hierarchy, whole)
-            except CUT:
-                self.complete = False
-                return None
-            self.evaluated += 1
-            known[plan] = None
-            if report is not None:
-                candidate = _candidate(self.request, whole, report)
-                if all(x.admits(report.value(x.name)) for x in self.request.at_most):
-                    self.found.append(candidate)
-                each = zip(self.request.objectives, candidate.values, strict=True)
-                known[plan] = tuple(float(score(o, v)) for o, v in each)
-        return known[plan]
+        standing = self.evaluations.of(plan.tree(base, self.evaluations.cascade))
+        return None if standing is None or standing.excess else standing.scores
 
 
 def _larger(plan: HaloPlan) -> Iterator[HaloPlan]:
@@ -408,22 +373,3 @@ def _larger(plan: HaloPlan) -> Iterator[HaloPlan]:
         more = [d for d in divisors(_extent(last, variable))[:-1] if d > tile]
         if more:
             yield replace(plan, loops=(*plan.loops[:k], (variable, more[0]), *plan.loops[k + 1 :]))
-
-
-def _report(cascade: Cascade, hierarchy: Hierarchy, tree: LoopTree) -> Report | None:
-    """The report; None if the mapping is illegal, not countable, or does not fit."""
-    try:
-        report = evaluate_problem(Problem(cascade, hierarchy, tree))
-    except (SpecError, Refused):
-        return None
-    return report if report.feasible else None
-
-
-def _candidate(request: Request, tree: LoopTree, report: Report) -> Candidate:
-    figures = figures_of(report)
-    values = tuple(float(report.value(o)) for o in request.objectives)
-    return Candidate(values, figures.energy, figures.latency, figures.buffers, partial(_itself, tree))
-
-
-def _itself(tree: LoopTree) -> LoopTree:
-    return tree

@@ -185,6 +185,7 @@ def compulsory_of(space: EinsumSpace, figure: Added) -> float:
     moved from or to it once.
     """
     joules, seconds = compulsory(space)
+    figure = figure.of(space.name)
     result = figure.energy * joules + figure.latency * seconds
     if space.copy:
         return result

@@ -57,6 +57,7 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
     besides = {
         "spatial_sizes: all": asked.request.limits.spatial_sizes == "all",
         "halos": bool(asked.request.limits.halos),
+        "moves": bool(asked.request.limits.moves),
     }
     for key in (k for k, given in besides.items() if given):
         what = f"mappings that `{key}` adds are not counted"

@@ -39,7 +39,7 @@ from polymodel.mapper.templates import (
     with_homes,
 )
 from polymodel.mapper.tile_chains import TileChains, broken_rules
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode, pipelines
 from polymodel.mapping.resolve import LoopRule
 from polymodel.reuse import Reuse
 from polymodel.spec.faults import not_a_spec
@@ -86,6 +86,11 @@ def with_reasons(spec: Spec, constraints: Constraints | None) -> tuple[Report, t
         reasons = path.certain(_shared_loops(tree, space)) if space.name in sharing else path.reasons()
         result += [f"{space.name}: {reason}" for reason in reasons]
     result += [
+        f"{', '.join(p.einsums)}: they overlap as stages of a pipeline; Einsums of the space run one after "
+        "the other (`moves: pipelines` searches pipelines in addition)"
+        for p in pipelines(tree)
+    ]
+    result += [
         f"the limit {limit}, as it has {report.value(limit.name):.6g}"
         for limit in asked.request.at_most
         if not limit.admits(report.value(limit.name))
@@ -108,6 +113,7 @@ def outside(space: EinsumSpace, tree: LoopTree, limits: Limits, hierarchy: Hiera
     return tuple(_Path(space, tree, limits, hierarchy).reasons())
 
 
+ADMITS_FIRST = "`moves: initial_tiles` searches such loops in addition"
 REMEDY = "explore, and compare the figures of what is found with those of the mapping"
 
 
@@ -242,7 +248,7 @@ class _Path:
         v, tile = self.space.variables.index(name), int(loop.tile_shape)
         outer, now[v] = now[v], min(tile, now[v])
         if loop.initial_tile_shape is not None:
-            self.found.append(f"the loop over {name} has a first tile of its own")
+            self.found.append(f"the loop over {name} has a first tile of its own ({ADMITS_FIRST})")
         if now[v] == outer:
             return
         fanout = fans.index((loop.component, loop.dim)) if loop.spatial else -1

@@ -267,7 +267,7 @@ class Explorer:
         """
         for d in range(depth + 1):
             by_shape: dict[Sharing, list[Template]] = {}
-            for t in self._templates(d, wanted):
+            for t in (t for t in self._templates(d, wanted) if t.shape.fuses(self.space, self.limits)):
                 by_shape.setdefault(t.shape, []).append(t)
             for several in by_shape.values():  # templates that are most often the best come first
                 several.sort(key=_often_best)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CLOSE = 1e-9  # relative: sums of floats in different orders differ by less
 Sizes = Literal["divisors", "all", "few"]
 Halos = Literal["retained", "recomputed"]
+Move = Literal["pipelines", "initial_tiles"]
 FROM_ABOVE = "working sets bounded from above"
 
 
@@ -42,7 +43,8 @@ class Limits:
     tile sizes are divisors of the enclosing tile, or all sizes; `few` of the divisors are used by the
     search's own first guess. `spatial_sizes`: spatial tiles divide the enclosing tile, or all: the tile is
     split as evenly as possible over any number of instances, of which the last one has the remainder.
-    `halos`: also fuse chains of windows, with overlaps `retained` from tile to tile or `recomputed`.
+    `halos`: also fuse chains of windows, with overlaps `retained` from tile to tile or `recomputed`. `moves`:
+    also run splits as `pipelines`, and give loops `initial_tiles`.
     `force_memory_order`: storage of an outer memory is above that of an inner one (otherwise only for the
     same tensor), except for memories `side_by_side` with the one before them: (Einsum, memory).
     `loop_order`: (Einsum, rank variables outermost first), which fused loops obey. `min_utilisation`:
@@ -68,6 +70,16 @@ class Limits:
     side_by_side: tuple[tuple[str, str], ...] = ()
     spatial_sizes: Literal["divisors", "all"] = "divisors"
     halos: tuple[Halos, ...] = ()
+    moves: tuple[Move, ...] = ()
+
+    def fused_loops(self, einsum: str) -> tuple[str, ...] | None:
+        """The rank variables of the fused loops that an Einsum must have; None: any. Searches for pipelines
+        (`fusions.FusedLimits`) set them."""
+        return None
+
+    def below_loops(self, tensor: str) -> bool:
+        """Whether the tensor is exchanged below fused loops, if inside the backing storage."""
+        return False
 
     def units(self, einsum: str, is_copy: bool, hierarchy: Hierarchy) -> list[Component]:
         """The compute units on which an Einsum may execute, all on one branch.
@@ -258,8 +270,8 @@ class SearchResult:
     `complete`: False if it was cut short by the time limit, for want of `memory`, by an interrupt or by
     `too_many` chains of tile sizes; `unsearched` says what is missing. `bounds`: per objective a lower bound
     over all mappings of the space (empty: unknown). `halos`: whether there was time for all mappings with
-    halos (None: none were requested). `diagnosis`: why there are no candidates after a complete search; its
-    `text` is for users.
+    halos (None: none were requested), `moves`: for all that moves make. `diagnosis`: why there are no
+    candidates after a complete search; its `text` is for users.
     """
 
     objectives: tuple[str, ...]
@@ -273,6 +285,7 @@ class SearchResult:
     memory: bool = False
     bounds: tuple[float, ...] = ()
     halos: bool | None = None
+    moves: bool | None = None
     too_many: TooManyChains | None = None
 
     @property

@@ -15,7 +15,7 @@ from polymodel.frozen import dataclass
 from polymodel.loading import Spec
 from polymodel.mapper.aims import WORKING_SET
 from polymodel.mapper.einsum_rules import side_by_side
-from polymodel.mapper.records import Halos, Limits, Progress, Request
+from polymodel.mapper.records import Halos, Limits, Move, Progress, Request
 from polymodel.mapping.mapspace_constraints import MOST, MapspaceConstraints
 from polymodel.mapping.resolve import LoopRule
 from polymodel.spec.document import Document, read_mapping
@@ -251,6 +251,12 @@ class _RequestReader(MapspaceConstraints):
         every: tuple[Halos, ...] = ("retained", "recomputed")
         return tuple(h for h in every if h in named)
 
+    def moves(self) -> tuple[Move, ...]:
+        given = self.value("moves")
+        named = given if isinstance(given, tuple) else ()
+        every: tuple[Move, ...] = ("pipelines", "initial_tiles")
+        return tuple(m for m in every if m in named)
+
     def limits(self, hierarchy: Hierarchy) -> Limits:
         sizes, ordered = self.value("sizes"), self.value("force_memory_order")
         fuse, unfused = self.fusion()
@@ -259,6 +265,7 @@ class _RequestReader(MapspaceConstraints):
             max_fused_loops_per_rank_variable=self.fused_loops_per_rank_variable(),
             sizes="all" if sizes == "all" else "divisors",
             halos=self.halos(),
+            moves=self.moves(),
             spatial_sizes="all" if self.value("spatial_sizes") == "all" else "divisors",
             force_memory_order=bool(ordered),
             loop_order=self.loop_order(),

@@ -58,9 +58,9 @@ FIRST = 1  # fused loops that are searched before deeper ones
 def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchResult:
     """Return the Pareto front of whole mappings, or why there is none. Raises Refused for workloads and
     architectures that it does not support."""
-    if request.limits.halos:
-        what = "chains of windows are fused with halos in explorations of one machine on dense data"
-        raise Refused(what, "leave `halos` out", code="unsupported-window")
+    for key in (name for name in ("halos", "moves") if getattr(request.limits, name)):
+        what = f"mappings that `{key}` adds are looked at in explorations of one machine on dense data"
+        raise Refused(what, f"leave `{key}` out", code="unsupported-constraint")
     result = searched(cascade, hierarchy, request)
     if result.too_many is None and (result.candidates or not result.complete):
         return result
@@ -96,13 +96,13 @@ def _search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> SearchR
     if request.shares is not None:
         spaces = tuple(replace(s, shares=x) for s, x in zip(spaces, request.shares, strict=True))
     aims = aims_in(spaces, request)
-    spaces = tuple(replace(s, more=aims.more) for s in spaces)
+    spaces = tuple(replace(s, more=tuple(a.of(s.name) for a in aims.more)) for s in spaces)
     depths = range(deepest(spaces, request.limits) + 1)
     outside = _exchanged_outside(spaces, request)
     watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))
     watch.least = nothing_known(aims, 2 if outside else 1, compulsory_peaks(spaces, aims.peaks))
     _least_at_once(spaces, aims, watch)
-    worthwhile, soon = first_mappings.worthwhile(spaces), first_mappings.soon_done(spaces, request)
+    worthwhile, soon = (f(spaces, request) for f in (first_mappings.worthwhile, first_mappings.soon_done))
     apart = worthwhile and _least_energy_apart(spaces, request)
     bounds = _bounds_of_einsums(spaces, len(watch.least.parts))
     first = None
@@ -446,11 +446,11 @@ def _besides(
     cascade: Cascade, hierarchy: Hierarchy, request: Request, stopped: _Stop, end: float
 ) -> SearchResult:
     """Return the result of the search, with mappings outside the space if they are requested."""
-    if not request.limits.halos:
+    if not request.limits.halos and not request.limits.moves:
         return search(cascade, hierarchy, request)
-    from polymodel.mapper import halos
+    from polymodel.mapper.moves import with_others
 
-    return halos.with_halos(search, cascade, hierarchy, request, lambda: not stopped.flag, end)
+    return with_others(search, cascade, hierarchy, request, lambda: not stopped.flag, end)
 
 
 def _in_time(request: Request, seconds: float) -> Request:

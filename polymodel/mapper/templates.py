@@ -48,6 +48,15 @@ class Sharing:
         """The innermost memory that holds an exchanged tensor, 0 without any."""
         return max((memory for _, memory, _ in self.shared), default=0)
 
+    def fuses(self, space: EinsumSpace, limits: Limits) -> bool:
+        """Whether these are the fused loops that the Einsum must have, with exchanges below."""
+        loops = limits.fused_loops(space.name)
+        if loops is None:
+            return True
+        mine = tuple(space.variables[v] for v in self.prefix)
+        above = (space.operands[i].tensor for i, _, depth in self.shared if not depth)
+        return mine == loops and not any(map(limits.below_loops, above))
+
 
 @dataclass(frozen=True)
 class ArrayResidency:

@@ -377,6 +377,7 @@ Factors = dict[NameText, Factor]
 Policy = Literal["refill", "slide", "keep_previous"]
 Policies = Annotated[tuple[Policy, ...], Listed]
 HaloPolicies = Annotated[tuple[Literal["retained", "recomputed"], ...], Listed]
+Moves = Annotated[tuple[Literal["pipelines", "initial_tiles"], ...], Listed]
 
 
 class MemoryRule(SchemaObject):
@@ -454,6 +455,7 @@ class ExploreSection(SchemaObject):
     sizes: Literal["divisors", "all"] = "divisors"
     spatial_sizes: Literal["divisors", "all"] = "divisors"
     halos: HaloPolicies = ()
+    moves: Moves = ()
     force_memory_order: StrictBool = True
     loop_order: dict[NameText, Names] = Field(default_factory=dict)
     min_utilisation: dict[NameText, dict[NameText, Number]] = Field(default_factory=dict)

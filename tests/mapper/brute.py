@@ -72,12 +72,14 @@ class Path:
 
 @dataclass
 class Figures:
-    """Costs of all tile sizes of a path: arrays over its grid. `held`: per place its bits."""
+    """Costs of all tile sizes of a path: arrays over its grid. `held`: per place its bits; `busy`: seconds of
+    every memory."""
 
     energy: Floats
     latency: Floats
     held: list[Floats]
     tiles: list[tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]] = field(default_factory=list)
+    busy: list[Floats] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -198,13 +200,15 @@ def figures(path: Path, machine: Machine, every: bool = False, keep: bool = Fals
     compute = machine.hierarchy[machine.unit].action("compute")
     energy = np.full(grid.shape, operations * compute.energy)
     latency = np.broadcast_to(operations / compute.throughput / units, grid.shape)
+    busy = []
     for m in memories:
         time: Floats = np.zeros(grid.shape)
         for action in ("read", "write"):
             each, seconds = machine.price(m, action)
             energy += moved[m, action] * each
             time = time + moved[m, action] * seconds
-        latency = np.maximum(latency, time / (units if m > 1 else 1))
+        busy.append(np.broadcast_to(time / (units if m > 1 else 1), grid.shape))
+        latency = np.maximum(latency, busy[-1])
     held = []
     for p in path.places:
         access, tile = one.access_of(p.tensor), np.full(grid.shape, float(bits[p.tensor]))
@@ -219,6 +223,7 @@ def figures(path: Path, machine: Machine, every: bool = False, keep: bool = Fals
         np.ascontiguousarray(latency).ravel()[index],
         [h.ravel()[index] for h in held],
         [tiles[i] for i in index] if keep else [],
+        [b.ravel()[index] for b in busy],
     )
 
 

@@ -13,11 +13,10 @@ import yaml
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.mapper import search
-from polymodel.mapper.aims import SearchFigures
 from polymodel.mapper.records import Request, SearchResult
 from polymodel.mapper.request import read_search_request
 from polymodel.mapping.mapspace_constraints import COSTS, WORKING_SET
-from polymodel.objectives import value
+from polymodel.objectives import SearchFigures, value
 from polymodel.spec.section_schemas import ExploreSection
 from tests.faults import faults
 
@@ -53,8 +52,8 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
     )
     unset = {f.name for f in fields(wanted) if getattr(wanted, f.name) == getattr(pm.Limits(), f.name)}
     # So that a new field has to be added here; rules: test_loop_rules, side_by_side: test_brute, halos:
-    # test_halos.
-    assert unset == {"unfused", "rules", "side_by_side", "halos"}
+    # test_halos, moves: test_moves.
+    assert unset == {"unfused", "rules", "side_by_side", "halos", "moves"}
     pm.explore(spec, constraints=wanted)
     written = {
         "max_fused_loops": 2, "max_fused_loops_per_rank_variable": 3, "sizes": "all",

@@ -334,6 +334,7 @@ FEATURES: tuple[Feature, ...] = (
         better_in="latency",
         outside="Einsums of the search run one after the other, so that their latencies add up; "
         "slots of a pipeline take the longest",
+        constraints={"moves": ["pipelines"]},
     ),
     Feature(
         "copies",

@@ -407,6 +407,10 @@ SEARCH: Texts = {
             "Chains of windows are fused besides: what their tiles share is `retained`, or `recomputed`.",
             ["retained", "recomputed"],
         ),
+        "moves": entry(
+            "Mappings are changed in addition: splits run as `pipelines`, loops have `initial_tiles`.",
+            ["pipelines"],
+        ),
         "force_memory_order": entry("Storage nodes follow the order of the memories in the architecture."),
         "loop_order": entry("Einsum -> rank variables of its fused loops, outermost first.", {"E1": ["m"]}),
         "min_utilisation": entry(
