@@ -271,7 +271,7 @@ def cuttable(space: EinsumSpace, limits: Limits) -> bool:
         return False
     if any(m.live for m in space.memories) or space.rules.of_blocks or space.rules.sliding - {1}:
         return False
-    if space.rules.keeping:
+    if space.rules.keeping - {1}:
         return False
     if not space.even:
         return False

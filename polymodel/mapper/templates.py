@@ -340,7 +340,7 @@ def outer_templates(
     for shape in shapes(space, limits, passing, depth, cut + 1):
         if max((m for _, m, _ in shape.shared), default=1) == cut and (wanted is None or shape in wanted):
             for nodes in placements(space, limits, shape, cut + 1, loose):
-                yield Template(shape, nodes, 0, bottom=True, cut=cut)
+                yield from in_each_order(space, Template(shape, nodes, 0, bottom=True, cut=cut))
 
 
 def inner_templates(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count, islice, pairwise
+from itertools import count, islice, pairwise, repeat
 from random import Random
 from typing import Any
 
@@ -12,6 +12,8 @@ import pytest
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
+from polymodel.mapper import pmappings
+from polymodel.mapper.einsum_rules import cuttable
 from polymodel.mapping.looptree import Loop, LoopTree, Node, StorageNode
 from polymodel.reuse import Reuse
 from tests.faults import faults, refused
@@ -136,6 +138,54 @@ def test_fronts_of_scratchpads_and_buffers_that_keep(seed: int, many: int) -> No
         rows, kept = rows + more[0], kept + more[1]
     assert rows > 20 * many
     assert kept
+
+
+CUT = ("O[p] = I[W=p+r,c] * F[r,c]", "O[p,m] = I[W=2*p+r] * F[r,m]", "Z[m,n] = A[m,k] * B[k,n]")
+
+
+def to_cut(pick: Random) -> Spec:
+    """A buffer that keeps, above which hierarchies are cut from what is inside it."""
+    text = pick.choice(CUT)
+    ranges = {"p": (2, 4), "r": (2, 3), "m": (2, 4), "n": (2,), "k": (2, 4), "c": (2,)}
+    shape = {v: f"0 <= {v} < {pick.choice(s)}" for v, s in ranges.items() if v in text}
+    held = pick.choice(("I", "F", "Outputs") if "I" in text else ("A", "B", "Outputs"))
+    outer = pick.choice(("All", f"Inputs | {held}", f"Outputs | {held}"))
+    pes = {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 2, "may_reuse": "All"}]}
+    nodes = [
+        memory("DRAM", 64, "inf", 16),
+        memory("GLB", 4, pick.choice((16, 24, 32, 40)), 32, tensors={"may_keep": outer}),
+        *([pes] if pick.random() < 0.5 else []),
+        memory("RF", 1, pick.choice((8, 16)), 64, tensors={"may_keep": held}),
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2}]},
+    ]
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    return pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+
+
+@pytest.mark.parametrize(
+    ("seed", "many"), [(3, 1), *(pytest.param(n, 20, marks=pytest.mark.slow) for n in (1, 2))]
+)
+def test_fronts_of_hierarchies_that_are_cut_below_what_keeps(
+    seed: int, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pick, cut = Random(seed), list[bool]()
+    monkeypatch.setattr(pmappings, "cuttable", lambda *of: cut.append(cuttable(*of)) or cut[-1])
+    rows = 0
+    for spec in islice((s for s in map(to_cut, repeat(pick)) if Listed(s).size() <= 400), many):
+        constraints = asked(*pick.choice((["refill", "keep_previous"], ["keep_previous"])))
+        (one,) = spec.workload.einsums
+        trees = (t for x in Listed(spec).trees() for t in keeping(x, one, ["GLB"]))
+        listed = [cost for t in trees if (cost := _cost(spec, t)) is not None]
+        rows += len(listed)
+        for several in (["energy"], ["energy", "latency"]):
+            front = pm.explore(spec, objectives=several, constraints=constraints)
+            mine = [(p.energy, p.latency)[: len(several)] for p in front]
+            for figures_ in (x[: len(several)] for x in listed):
+                assert any(all(a <= b * (1 + 1e-9) for a, b in zip(m, figures_, strict=True)) for m in mine)
+            for m in mine:
+                assert any(x[: len(several)] == tuple(map(pytest.approx, m)) for x in listed)
+    assert rows > 10 * many
+    assert all(cut)
 
 
 @pytest.mark.parametrize("many", [2, pytest.param(30, marks=pytest.mark.slow)])
