@@ -404,22 +404,22 @@ def test_time_that_is_over_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "code", "at", "named"),
     [
-        ({"hardware": {}}, "no symbol of the hardware"),
-        ({"hardware": {"X": [1]}}, "unknown symbol X"),
-        ({"hardware": {"S": "1,x"}}, "not a list of numbers"),
-        ({"objectives": ["enrgy"]}, "unknown objective enrgy"),
-        ({"objectives": ["utilisation"]}, "a co-design has no utilisation"),
-        ({"limits": ["area < 3"]}, "'area < 3' is not a limit"),
-        ({"layers": []}, "is not a spec"),
-        ({"layers": [(small(), 0)]}, "layer 0 is executed 0 times"),
-        ({"layers": [small(), small(energy="2.0e-12")]}, "layer 1 has another architecture"),
+        ({"hardware": {}}, "missing-argument", "hardware", ""),
+        ({"hardware": {"X": [1]}}, "unknown-name", "hardware.X", ""),
+        ({"hardware": {"S": "1,x"}}, "wrong-type", "hardware.S", ""),
+        ({"objectives": ["enrgy"]}, "unknown-choice", "objectives[0]", "enrgy"),
+        ({"objectives": ["utilisation"]}, "unknown-name", "objectives[0]", ""),
+        ({"limits": ["area < 3"]}, "wrong-type", "limits[0]", ""),
+        ({"layers": []}, "wrong-type", "", ""),
+        ({"layers": [(small(), 0)]}, "inconsistent-values", "layers", ""),
+        ({"layers": [small(), small(energy="2.0e-12")]}, "inconsistent-values", "layers", ""),
     ],
 )
-def test_wrong_calls_say_what_to_give(given: dict[str, Any], message: str) -> None:
+def test_wrong_calls_say_what_to_give(given: dict[str, Any], code: str, at: str, named: str) -> None:
     asked: dict[str, Any] = {"layers": small(), "hardware": {"S": [128]}, **given}
-    with pytest.raises(pm.SpecError, match=message):
+    with faults(code, *named.split(), at=at):
         pm.codesign(asked.pop("layers"), asked.pop("hardware"), **asked)
 
 

@@ -17,6 +17,7 @@ from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.cli.app import main
 from polymodel.cost.costs import costs
+from tests.faults import faults
 from tests.hardware.small import small
 from tests.hardware.test_codesign import CHAIN, SPEC, changed, literal_front
 from tests.mapper.brute_evaluated import Listed
@@ -272,31 +273,31 @@ def test_layers_of_networks_are_einsums_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("asked", "code", "at", "named"),
     [
-        ({"objectives": ["latency of slim"]}, "there is no network slim"),
-        ({"limits": ["latency of slim <= 1"]}, "there is no network slim"),
-        ({"limits": ["latncy of thin <= 1"]}, "unknown objective latncy"),
-        ({"limits": ["area of thin <= 1"]}, "area is a figure of the machine"),
-        ({"limits": ["latency of thin >= 1"]}, "its limit is written with `<=`"),
-        ({"limits": ["latency of thin <= 1 J"]}, "'1 J' is not a limit of latency"),
-        ({"weights": {"slim": 2}}, "there is no network slim"),
-        ({"weights": {"thin": 0}}, "0 is not a weight"),
-        ({"weights": [1, 2]}, "are not weights"),
-        ({"layers": {"a b": small()}}, "'a b' is not a name of a network"),
-        ({"layers": {"each": small()}}, "'each' is not a name of a network"),
-        ({"layers": {}}, "is not a spec"),
-        ({"layers": {"a": [(small(), 0)]}}, "layer 0 of a is executed 0 times"),
-        ({"layers": {"a": "resnet"}}, "is not a spec"),
-        ({"layers": [(small(), 1, 2)]}, "layer 0 is in the block 2"),
-        ({"layers": {"a": small(), "b": small(energy="2.0e-12")}}, "layer 1 has another architecture"),
-        ({"layers": small(), "limits": ["latency of a <= 1"]}, "there is no network a: none has a name"),
-        ({"layers": small(), "weights": {"a": 1}}, "there is no network a"),
+        ({"objectives": ["latency of slim"]}, "unknown-name", "objectives[0]", "slim"),
+        ({"limits": ["latency of slim <= 1"]}, "unknown-name", "limits[0]", "slim"),
+        ({"limits": ["latncy of thin <= 1"]}, "unknown-choice", "limits[0]", "latncy"),
+        ({"limits": ["area of thin <= 1"]}, "unknown-choice", "limits[0]", ""),
+        ({"limits": ["latency of thin >= 1"]}, "out-of-range", "limits[0]", ""),
+        ({"limits": ["latency of thin <= 1 J"]}, "out-of-range", "limits[0]", ""),
+        ({"weights": {"slim": 2}}, "unknown-name", "weights.slim", "slim"),
+        ({"weights": {"thin": 0}}, "wrong-type", "weights.thin", ""),
+        ({"weights": [1, 2]}, "wrong-type", "weights", ""),
+        ({"layers": {"a b": small()}}, "invalid-name", "layers", ""),
+        ({"layers": {"each": small()}}, "invalid-name", "layers", ""),
+        ({"layers": {}}, "wrong-type", "", ""),
+        ({"layers": {"a": [(small(), 0)]}}, "inconsistent-values", "layers", ""),
+        ({"layers": {"a": "resnet"}}, "wrong-type", "", ""),
+        ({"layers": [(small(), 1, 2)]}, "wrong-type", "layers", ""),
+        ({"layers": {"a": small(), "b": small(energy="2.0e-12")}}, "inconsistent-values", "layers", ""),
+        ({"layers": small(), "limits": ["latency of a <= 1"]}, "unknown-name", "limits[0]", "a"),
+        ({"layers": small(), "weights": {"a": 1}}, "unknown-name", "weights.a", "a"),
     ],
 )
-def test_wrong_networks_say_what_to_give(asked: dict[str, Any], message: str) -> None:
+def test_wrong_networks_say_what_to_give(asked: dict[str, Any], code: str, at: str, named: str) -> None:
     given = {"layers": both(), **asked}
-    with pytest.raises(pm.SpecError, match=message):
+    with faults(code, *named.split(), at=at):
         pm.codesign(given.pop("layers"), {"S": [128]}, **given)
 
 

@@ -15,6 +15,7 @@ from polymodel.errors import Refused
 from polymodel.hardware.collectives import ChipSplit, Interconnect
 from polymodel.hardware.stages import StageSplit, moved_by_slot, times_inside
 from polymodel.workload.einsum import Einsum, TensorAccess
+from tests.faults import faults
 from tests.hardware.small import small
 from tests.hardware.test_collectives import cascade_of
 
@@ -295,27 +296,32 @@ def test_chips_that_wait_in_a_pipeline_leak() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("asked", "code", "at", "named"),
     [
-        ({"stages": [["A"]]}, "no stage has B"),
-        ({"stages": [["A", "Q"], ["B"]]}, "unknown Einsum Q"),
-        ({"stages": [["A"], ["A", "B"]]}, "Einsum A is named twice"),
-        ({"stages": [["A"], []]}, "a stage has no Einsums"),
-        ({"stages": "A;B"}, "'A;B' are not stages"),
-        ({"stages": [["B"], ["A"]]}, "B of stage 0 reads A, which stage 1 makes"),
-        ({"stages": [["A"], ["B"]], "batches": 0}, "0 are not numbers of batches"),
-        ({"stages": [["A"], ["B"]], "chips": 2}, "the chips of a stage have no share of its work"),
-        ({"stages": [["A"], ["B"]], "chips": [1, 2, 1], "within": "c"}, "3 numbers of chips for 2 stages"),
-        ({"stages": [["A"], ["B"]], "chips": [0, 1]}, "are not numbers of chips"),
-        ({"stages": [["A"], ["B"]], "chips": 2, "within": "q"}, "no Einsum has the rank variable q"),
-        ({"stages": [["A"], ["B"]], "chips": 2, "within": 3}, "3 are not rank variables"),
-        ({"within": "c"}, "`within` is for the stages of a pipeline"),
-        ({"batches": 2}, "`batches` is for the stages of a pipeline"),
-        ({"stages": [["A"], ["B"]], "link": pm.Interconnect("mesh", shape=(2, 2))}, "has 4 chips"),
+        ({"stages": [["A"]]}, "unmapped-einsum", "stages", ""),
+        ({"stages": [["A", "Q"], ["B"]]}, "unknown-name", "stages", "Q"),
+        ({"stages": [["A"], ["A", "B"]]}, "duplicate-name", "stages", ""),
+        ({"stages": [["A"], []]}, "wrong-type", "stages", ""),
+        ({"stages": "A;B"}, "wrong-type", "stages", ""),
+        ({"stages": [["B"], ["A"]]}, "order-violated", "stages", ""),
+        ({"stages": [["A"], ["B"]], "batches": 0}, "not-a-number", "batches", ""),
+        ({"stages": [["A"], ["B"]], "chips": 2}, "missing-value", "within", ""),
+        ({"stages": [["A"], ["B"]], "chips": [1, 2, 1], "within": "c"}, "wrong-count", "chips", ""),
+        ({"stages": [["A"], ["B"]], "chips": [0, 1]}, "not-a-number", "chips", ""),
+        ({"stages": [["A"], ["B"]], "chips": 2, "within": "q"}, "out-of-range", "within", ""),
+        ({"stages": [["A"], ["B"]], "chips": 2, "within": 3}, "wrong-type", "within", ""),
+        ({"within": "c"}, "ineffective-argument", "within", ""),
+        ({"batches": 2}, "ineffective-argument", "batches", ""),
+        (
+            {"stages": [["A"], ["B"]], "link": pm.Interconnect("mesh", shape=(2, 2))},
+            "inconsistent-values",
+            "link.shape",
+            "",
+        ),
     ],
 )
-def test_wrong_stages_say_what_to_give(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(pm.SpecError, match=message):
+def test_wrong_stages_say_what_to_give(asked: dict[str, Any], code: str, at: str, named: str) -> None:
+    with faults(code, *named.split(), at=at):
         pm.distribute(mlp(2), split="m", **asked)
 
 

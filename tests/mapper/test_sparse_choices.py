@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from tests.faults import faults
 from tests.mapper.test_sparse import BOTH, COO, Case, brute_front, figures_of, mappings, trees
 from tests.seeds import seeds
 
@@ -95,19 +96,39 @@ def test_combinations_that_time_was_over_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "objectives", "fault"),
+    ("choices", "objectives", "code", "at", "named"),
     [
-        ({"GLBB": {}}, BOTH, r"sparse_choices\.GLBB: unknown component GLBB\n.*did you mean GLB"),
-        ({"GLB": {"format": {"A": ["CSRR"]}}}, BOTH, "format 'CSRR' is not known"),
-        ({"GLB": {"format": {"A": []}}}, BOTH, "a choice has nothing to choose from"),
-        ({"GLB": {"actions": [{"of": "B", "on": "A", "kinds": ["skp"]}]}}, BOTH, "'skp' is not one of skip"),
-        ({"GLB": {"fit": ["tight"]}}, BOTH, "'tight' does not say when a tile fits"),
-        ({"GLB": {"fit": [{"probability": p / 100} for p in range(1, 66)]}}, BOTH, "65 combinations"),
-        ({"GLB": {"format": {"A": ["CSR"]}}}, ("energy",), "sparse_choices are about sparse data"),
+        ({"GLBB": {}}, BOTH, "unknown-name", "constraints.sparse_choices.GLBB", "GLB"),
+        ({"GLB": {"format": {"A": ["CSRR"]}}}, BOTH, "unknown-choice", "arch.nodes[1].sparse.format.A", ""),
+        ({"GLB": {"format": {"A": []}}}, BOTH, "missing-argument", "constraints.sparse_choices", ""),
+        (
+            {"GLB": {"actions": [{"of": "B", "on": "A", "kinds": ["skp"]}]}},
+            BOTH,
+            "unknown-choice",
+            "constraints.sparse_choices.GLB.actions[0].kinds[0]",
+            "",
+        ),
+        ({"GLB": {"fit": ["tight"]}}, BOTH, "unknown-choice", "arch.nodes[1].sparse.fit", ""),
+        (
+            {"GLB": {"fit": [{"probability": p / 100} for p in range(1, 66)]}},
+            BOTH,
+            "too-large",
+            "constraints.sparse_choices",
+            "",
+        ),
+        (
+            {"GLB": {"format": {"A": ["CSR"]}}},
+            ("energy",),
+            "conflicting-arguments",
+            "constraints.sparse_choices",
+            "",
+        ),
     ],
 )
-def test_wrong_choices(choices: dict[str, Any], objectives: tuple[str, ...], fault: str) -> None:
-    with pytest.raises(pm.SpecError, match=fault):
+def test_wrong_choices(
+    choices: dict[str, Any], objectives: tuple[str, ...], code: str, at: str, named: str
+) -> None:
+    with faults(code, *named.split(), at=at):
         pm.explore(
             Case((1, 2, 1), {"A": 0.5}, {}).spec,
             objectives=objectives,

@@ -172,20 +172,20 @@ def test_what_is_left_over_is_shared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fit", "fault"),
+    ("fit", "code", "at"),
     [
-        ("tight", "'tight' does not say when a tile fits"),
-        ({"probability": 1.5}, "1.5 is not a probability"),
-        ({"probability": 0}, "zero probability"),
-        ({"share": 0.5}, "a mapping does not say when a tile fits"),
+        ("tight", "unknown-choice", "arch.nodes[0].sparse.fit"),
+        ({"probability": 1.5}, "out-of-range", "arch.nodes[0].sparse.fit.probability"),
+        ({"probability": 0}, "out-of-range", "arch.nodes[0].sparse.fit.probability"),
+        ({"share": 0.5}, "unknown-choice", "arch.nodes[0].sparse.fit"),
     ],
 )
-def test_wrong_rules(fit: object, fault: str) -> None:
+def test_wrong_rules(fit: object, code: str, at: str) -> None:
     nodes = [
         {"type": "Memory", "name": "DRAM", "sparse": {"fit": fit}},
         {"type": "Compute", "name": "MAC"},
     ]
-    with pytest.raises(pm.SpecError, match=fault):
+    with faults(code, at=at):
         _ = pm.load({"schema_version": 1, "arch": {"nodes": nodes}}).arch
     nodes[0].pop("sparse")
     nodes[1]["sparse"] = {"fit": "worst"}
