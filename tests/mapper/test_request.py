@@ -110,7 +110,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
             {"constraints": {"loop_order": {"Matmul9": ["m"]}}},
             "unknown-name",
             "constraints.loop_order.Matmul9",
-            "Matmul1",
+            "Matmul2",
         ),
         (
             {"constraints": {"compute": {"Matmul1": "MAD"}}},
