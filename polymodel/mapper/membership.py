@@ -113,6 +113,13 @@ def outside(space: EinsumSpace, tree: LoopTree, limits: Limits, hierarchy: Hiera
     return tuple(_Path(space, tree, limits, hierarchy).reasons())
 
 
+def ordered(space: EinsumSpace, limits: Limits, held: Sequence[tuple[str, str]]) -> bool:
+    """Whether nodes (memory, tensor), outermost first, may have loops between any two of them."""
+    memories, tensors = [m.name for m in space.memories], [o.tensor for o in space.operands]
+    nodes = tuple(TemplateNode(tensors.index(t), memories.index(m), k) for k, (m, t) in enumerate(held))
+    return in_order(nodes, numbered_bands(space, limits))
+
+
 ADMITS_FIRST = "`moves: initial_tiles` searches such loops in addition"
 REMEDY = "explore, and compare the figures of what is found with those of the mapping"
 

@@ -499,9 +499,9 @@ def _on_sparse_data(
     whole = sparse_choices.together(found, len(every))
     whole = sparse_local.improved(whole, machines, request, data, end, lambda: stopped.flag)
     looked = [*whole.looked, *whole.besides]
-    final = _front([p for p in looked if sparse_objectives.admitted(p, request)])
+    final = _front([p for p in whole.best or looked if sparse_objectives.admitted(p, request)])
     rated = partial(sparse_objectives.quality, whole.result, looked, len(whole.besides))
-    return whole.result, final, rated(final) if final else None
+    return whole.result, final, rated(final, whole.proven) if final else None
 
 
 def _evaluated(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import product
 from math import prod
 from time import monotonic
+from typing import Any
+
+import numpy as np
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.frozen import dataclass
@@ -27,6 +30,7 @@ from polymodel.spec.arch_schema import (
 from polymodel.spec.base import shown
 from polymodel.spec.faults import Faults, Path, suggestion
 
+Array = Any
 MOST = 64  # combinations that one exploration searches
 Given = Mapping[str, SparseChoices]
 Chosen = tuple[SparseSection, tuple[str, ...]]  # of one component, with the choices in words
@@ -126,11 +130,17 @@ def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
 
 @dataclass(frozen=True)
 class SparseSearch:
-    """The result of the search on one architecture: its evaluated points, and additional points."""
+    """The result of the search on one architecture: its evaluated points, and additional points.
+
+    `proven`: figures [n, objectives] of which each mapping of the space is in none below one of them, if they
+    are known better than by the bounds of the result. `best`: the front, if it is known to be exact.
+    """
 
     result: SearchResult
     looked: tuple[Point, ...] = ()
     besides: tuple[Point, ...] = ()
+    proven: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
+    best: tuple[Point, ...] = ()
 
     def called(self, text: str) -> SparseSearch:
         """Return the same result, with a description of the choices at each point."""

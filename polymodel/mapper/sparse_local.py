@@ -14,23 +14,24 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from heapq import heappop, heappush
 from math import inf, log
-from time import monotonic
+from time import monotonic, process_time
+from typing import Any
+
+import numpy as np
 
 from polymodel.analysis.result import Problem
 from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.errors import Refused, SpecError
+from polymodel.errors import SpecError
 from polymodel.governor import until
-from polymodel.loading import Spec
 from polymodel.mapper.budget import CUT
-from polymodel.mapper.confirm import Point, figures_of
-from polymodel.mapper.membership import outside
-from polymodel.mapper.records import Candidate, Limits, Request, Shares
-from polymodel.mapper.space import EinsumSpace, einsum_spaces
+from polymodel.mapper.confirm import Point, bug, figures_of
+from polymodel.mapper.records import Candidate, Request
 from polymodel.mapper.sparse_choices import SparseArchitecture, SparseSearch
-from polymodel.mapper.sparse_objectives import CLOSE, LONGEST, admitted, quality
+from polymodel.mapper.sparse_objectives import CLOSE, admitted, quality, spread
+from polymodel.mapper.sparse_tiles import ExploredMachine, KnownSpace, OrderSearch, sweepable
 from polymodel.mapper.tree_moves import own_part
-from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
+from polymodel.mapping.looptree import LoopTree, Node
 from polymodel.objectives import on_sparse_data
 from polymodel.report.report import Report
 from polymodel.report.sparse import with_data
@@ -43,29 +44,13 @@ MOST = 2000  # for each figure that is minimised
 PATIENCE = 500  # without a better mapping
 FIRST = 8  # of the best mappings known, from which a descent begins
 TINY = 1e-300
+CPU_SECONDS = 60.0  # of this process without a time limit, which small and medium spaces do not take
+EVALUATED = 64  # mappings of swept orders that are evaluated by themselves
+
+Array = Any
 
 Key = tuple[int, tuple[Node, ...]]  # a machine and a tree
 Figure = Callable[[Point], float]
-
-
-@dataclass(frozen=True)
-class ExploredMachine:
-    """One combination of choices: its spec, the hierarchy that is explored, the least shares of each Einsum,
-    the combination as a text and each choice in words."""
-
-    spec: Spec
-    hierarchy: Hierarchy
-    shares: tuple[Shares, ...]
-    text: str = ""
-    words: tuple[str, ...] = ()
-
-    def differs(self, other: ExploredMachine) -> int:
-        """The number of choices that are not the same."""
-        return sum(a != b for a, b in zip(self.words, other.words, strict=True))
-
-    @cached_property
-    def einsums(self) -> tuple[str, ...]:
-        return tuple(e.name for e in self.spec.workload.einsums)
 
 
 def explored(one: SparseArchitecture, hierarchy: Hierarchy, bounded: Request) -> ExploredMachine:
@@ -90,30 +75,72 @@ def improved(
     good = [p for p in points if admitted(p, request)]
     if not good or quality(search.result, points, 0, good).factor <= 1 + CLOSE:
         return search
-    end = monotonic() + LONGEST if end == inf else end
+    last = process_time() + CPU_SECONDS if end == inf else inf
     known = _KnownMappings(machines, request, data, tuple(n for n, _ in good[0].candidate.named))
     for p in points:
-        known.found[known.key(p)] = p
+        known.found[known.key(p)] = p if admitted(p, request) else None
     try:
         with until(end):
-            for figure in _figures(request.objectives):
-                _Descent(known, figure, lambda: monotonic() >= end or stopped()).run([*good, *known.more])
+            _search(known, good, lambda: monotonic() >= end or process_time() >= last or stopped())
     except CUT:
         pass  # time is over
-    return replace(search, besides=(*search.besides, *known.more))
+    besides = (*search.besides, *known.more)
+    return replace(search, besides=besides, proven=known.proven, best=tuple(known.best))
 
 
-def _figures(objectives: Sequence[str]) -> Iterator[Figure]:
-    """Logarithms of each objective on sparse data, and with several objectives of the product of all."""
-    for k, name in enumerate(objectives):
-        if on_sparse_data(name):
-            yield partial(_figure, k)
+def _search(known: _KnownMappings, good: Sequence[Point], over: Callable[[], bool]) -> None:
+    """First orders of storage nodes at all tile sizes, then neighbours that these do not include."""
+    orders = OrderSearch(known.machines, known.request.objectives, known.space, over)
+    if sweepable(known.request.limits):
+        _sweep(known, orders, good)
+    if not len(known.proven):
+        for figure in _figures(known.request.objectives):
+            _Descent(known, partial(_figure, figure), orders, over).run([*good, *known.more])
+
+
+def _sweep(known: _KnownMappings, orders: OrderSearch, good: Sequence[Point]) -> None:
+    every = range(len(known.request.objectives))
+    firsts = sorted(good, key=partial(_figure, every))[:FIRST]
+    starts = [(known.key(p)[0], p.candidate.tree) for p in firsts]
+    whole = orders.exhaustive(starts)
+    for figure in () if whole else _figures(known.request.objectives):
+        best = sorted(good, key=partial(_figure, figure))[: FIRST // 2]
+        orders.run(figure, [(known.key(p)[0], p.candidate.tree) for p in best])
+    values, trees = orders.rows()
+    found = []
+    for i in _spread(values)[:EVALUATED]:
+        k, tree = trees[i]
+        if not all(known.space.inside(k, e, tree()) for e in known.machines[k].einsums):
+            continue  # tile sizes of an order of nodes are more than those of the space
+        point = known.below(k, tree(), partial(_figure, every), inf)
+        if point is None or not np.allclose(point.scores, values[:, i], rtol=CLOSE, atol=0):
+            figures = None if point is None else point.scores
+            what = f"its sparse figures are {values[:, i].tolist()} among others, and {figures} by themselves"
+            raise bug(known.machines[k].spec, Candidate((), 0.0, 0.0, (), tree), what)
+        found.append(point)
+    if whole:
+        known.proven = values.T
+        known.best = found if len(found) == len(trees) else []
+
+
+def _spread(values: Array) -> list[int]:
+    """Positions of points: the least of each objective and of their product first, then evenly."""
+    if not values.shape[1]:
+        return []
+    product = np.log(np.maximum(values, TINY)).sum(axis=0)
+    ends = [int(row.argmin()) for row in (*values, product)]
+    return list(dict.fromkeys([*ends, *spread(values.shape[1])]))
+
+
+def _figures(objectives: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    """The objectives of which the product is minimised: each one on sparse data, and all together."""
+    yield from ((k,) for k, name in enumerate(objectives) if on_sparse_data(name))
     if len(objectives) > 1:
-        yield lambda p: sum(map(_log, p.scores))
+        yield tuple(range(len(objectives)))
 
 
-def _figure(number: int, point: Point) -> float:
-    return _log(point.scores[number])
+def _figure(numbers: Sequence[int], point: Point) -> float:
+    return sum(_log(point.scores[k]) for k in numbers)
 
 
 @dataclass
@@ -128,12 +155,13 @@ class _KnownMappings:
     found: dict[Key, Point | None] = field(default_factory=dict)
     more: list[Point] = field(default_factory=list)
     least: dict[Key, Point] = field(default_factory=dict)
+    proven: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    best: list[Point] = field(default_factory=list)
     effort: int = 0
 
     @cached_property
-    def spaces(self) -> list[list[EinsumSpace]]:
-        limits = self.request.limits
-        return [list(einsum_spaces(m.spec.workload, m.hierarchy, limits)) for m in self.machines]
+    def space(self) -> KnownSpace:
+        return KnownSpace(self.machines, self.request.limits)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -220,6 +248,7 @@ class _Descent:
 
     known: _KnownMappings
     figure: Figure
+    orders: OrderSearch
     over: Callable[[], bool]
     best: float = inf
     waiting: list[tuple[float, float, int, Iterator[Point | None]]] = field(default_factory=list)
@@ -255,31 +284,18 @@ class _Descent:
     def _neighbours(self, k: int, tree: LoopTree) -> Iterator[Point | None]:
         """Each neighbour: None if it is not valid, or not better than the best."""
         known = self.known
-        machine, limits = known.machines[k], known.request.limits
+        machine = known.machines[k]
         for other, there in enumerate(known.machines):
             if machine.words and machine.differs(there) == 1:
                 yield known.below(other, tree, self.figure, self.best)
-        for one, space in zip(machine.spec.workload.einsums, known.spaces[k], strict=True):
-            if space.copy or _shares_loops(tree, one.name):
-                continue  # of mappings with shared loops it is not known whether the space has them
+        for one in machine.spec.workload.einsums:
             part = own_part(tree, one, machine.hierarchy)
             for near in part.neighbours() if part is not None else ():
                 moved = near.planted(tree)
-                if (k, moved.nodes) in known.found or _inside(space, moved, limits, machine.hierarchy):
+                if (k, moved.nodes) in known.found:
+                    yield known.found[k, moved.nodes]
+                elif not self.orders.whole(k, near, moved) and known.space.inside(k, one.name, moved):
                     yield known.below(k, moved, self.figure, self.best)
-
-
-def _shares_loops(tree: LoopTree, einsum: str) -> bool:
-    path = [s.node for s in tree.path(einsum)]
-    splits = [i for i, n in enumerate(path) if isinstance(n, Split)]
-    return any(isinstance(n, Loop) for n in path[: max(splits, default=0)])
-
-
-def _inside(space: EinsumSpace, tree: LoopTree, limits: Limits, hierarchy: Hierarchy) -> bool:
-    try:
-        return not outside(space, tree, limits, hierarchy)
-    except Refused:
-        return False
 
 
 def _log(value: float) -> float:

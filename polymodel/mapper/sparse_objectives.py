@@ -515,13 +515,20 @@ def factor(bounds: Floats, figures: Floats) -> float:
     return worst
 
 
-def quality(found: SearchResult, points: Sequence[Point], besides: int, front: Sequence[Point]) -> Quality:
+def quality(
+    found: SearchResult,
+    points: Sequence[Point],
+    besides: int,
+    front: Sequence[Point],
+    proven: Floats | None = None,
+) -> Quality:
     """The quality of a front.
 
     `found`: the result of the search, whose values are the bounds; `points`: all evaluated points, `besides`:
-    the number of these that are not mappings of the search.
+    the number of these that are not mappings of the search; `proven`: better bounds.
     """
     bounds = np.array([c.values for c in found.candidates]).reshape(len(found.candidates), -1)
+    bounds = proven if proven is not None and len(proven) else bounds
     figures = np.array([p.values for p in front]).reshape(len(front), -1)
     label = least_certain(p.found.label for p in front)
     each = tuple(factor(bounds[:, [k]].min(axis=0)[None], figures[:, [k]]) for k in range(bounds.shape[1]))

@@ -6,8 +6,10 @@ Only parts of temporal and spatial loops that divide evenly, and of storage that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
 from math import prod
 
 from polymodel.architecture.hierarchy import Hierarchy
@@ -18,6 +20,7 @@ from polymodel.workload.einsum import Einsum
 
 Held = tuple[int, str]  # the place of a memory in the hierarchy, and a tensor
 Factors = tuple[int, ...]
+Step = tuple[bool, int]  # whether it is over a fanout; the number of the dimension or slot
 
 
 @dataclass(frozen=True)
@@ -42,33 +45,76 @@ class OwnPart:
         """The tree with this part in place of the Einsum's present one."""
         return LoopTree(_with(tree.nodes, self.branches, (*self.fixed, *self._below())), tree.name)
 
-    def _below(self) -> tuple[Node, ...]:
-        result: list[Node] = []
-        group: list[Held] = []
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Places of loops, outermost first: those in time above node k and below the last one (False, k), and
+        those over fanout dimension f (True, f)."""
         waiting = list(range(len(self.hierarchy.dimensions)))
-        now = [prod(a) * prod(b) for a, b in zip(self.temporal, self.spatial, strict=True)]
         place = [self.hierarchy.index(c) for c, _ in self.hierarchy.dimensions]
-        own = self.hierarchy.index(self.unit.component)
+        result: list[Step] = []
         for k in range(len(self.nodes) + 1):
-            inside = self.nodes[k][0] if k < len(self.nodes) else own
+            inside = self.nodes[k][0] if k < len(self.nodes) else self.hierarchy.index(self.unit.component)
             ready = [f for f in waiting if place[f] <= inside]
             waiting = [f for f in waiting if f not in ready]
+            result += [(False, k), *((True, f) for f in ready)]
+        return tuple(result)
+
+    def factors(self, v: int) -> Factors:
+        """Iterations over a variable at each step."""
+        return tuple(self.spatial[v][at] if wide else self.temporal[v][at] for wide, at in self.steps)
+
+    def with_factors(self, v: int, factors: Sequence[int]) -> OwnPart:
+        """The part with other iterations over a variable at each step."""
+        temporal, spatial = list(self.temporal), list(self.spatial)
+        mine, wide = list(temporal[v]), list(spatial[v])
+        for (over, at), n in zip(self.steps, factors, strict=True):
+            (wide if over else mine)[at] = n
+        temporal[v], spatial[v] = tuple(mine), tuple(wide)
+        return replace(self, temporal=tuple(temporal), spatial=tuple(spatial))
+
+    def symbolic(self, tree: LoopTree, taken: Collection[str] = ()) -> tuple[LoopTree, list[list[str]]]:
+        """The tree with a loop over each variable at each step, and its symbols: per variable the tile below
+        each step but the last of several, which leaves single iterations. `taken`: names of other symbols."""
+        names = self.einsum.rank_variables
+        base = next(b for b in map("tile{}".format, count()) if not any(t.startswith(b) for t in taken))
+        symbols = [[f"{base}_{v}_{i}" for i in range(max(1, len(self.steps) - 1))] for v in range(len(names))]
+        nodes = self._nodes(lambda v, i: symbols[v][i] if i < len(symbols[v]) else 1)
+        return LoopTree(_with(tree.nodes, self.branches, (*self.fixed, *nodes)), tree.name), symbols
+
+    def _below(self) -> tuple[Node, ...]:
+        now = [prod(a) * prod(b) for a, b in zip(self.temporal, self.spatial, strict=True)]
+
+        def tile(v: int, step: int) -> int:
+            """The tile below a step; 0 if the step has no loop."""
+            factor = self.factors(v)[step]
+            now[v] //= factor
+            return now[v] if factor > 1 else 0
+
+        return self._nodes(tile)
+
+    def _nodes(self, tile: Callable[[int, int], int | str]) -> tuple[Node, ...]:
+        """Storage and loops; of nodes without loops between them the order does not matter, and is the same
+        whatever it was."""
+        result: list[Node] = []
+        group: list[Held] = []
+        for i, (wide, at) in enumerate(self.steps):
             loops: list[Node] = []
             for v, name in enumerate(self.einsum.rank_variables):
-                if self.temporal[v][k] > 1:
-                    now[v] //= self.temporal[v][k]
-                    loops.append(Loop(name, now[v]))
-            for f in ready:
-                component, dim = self.hierarchy.dimensions[f]
-                for v, name in enumerate(self.einsum.rank_variables):
-                    if self.spatial[v][f] > 1:
-                        now[v] //= self.spatial[v][f]
-                        loops.append(Loop(name, now[v], spatial=True, component=component, dim=dim.name))
-            if loops:  # nodes without loops between them are in one order, whatever it was
+                if size := tile(v, i):
+                    component, dim = self.hierarchy.dimensions[at] if wide else ("", None)
+                    loops.append(
+                        Loop(name, size, spatial=wide, component=component, dim=dim.name if dim else "")
+                    )
+            if loops:
                 result += [*self._stored(group), *loops]
                 group = []
-            group += self.nodes[k : k + 1]
+            if i + 1 == len(self.steps) or not self.steps[i + 1][0]:
+                k = self._last_slot(i)
+                group += self.nodes[k : k + 1]
         return (*result, *self._stored(group), self.unit)
+
+    def _last_slot(self, step: int) -> int:
+        return max(at for wide, at in self.steps[: step + 1] if not wide)
 
     def _stored(self, group: Sequence[Held]) -> Iterator[StorageNode]:
         for memory, tensor in sorted(group):
@@ -77,7 +123,7 @@ class OwnPart:
     def neighbours(self) -> Iterator[OwnPart]:
         """Parts one move away: factors of a size elsewhere, a node elsewhere, one more or one less."""
         yield from self._other_factors()
-        yield from self._other_nodes()
+        yield from self.other_nodes()
 
     def _other_factors(self) -> Iterator[OwnPart]:
         """One prime factor of the iterations over a variable, or all of them, in another loop."""
@@ -98,7 +144,8 @@ class OwnPart:
         temporal[v], spatial[v] = tuple(each[:many]), tuple(each[many:])
         return replace(self, temporal=tuple(temporal), spatial=tuple(spatial))
 
-    def _other_nodes(self) -> Iterator[OwnPart]:
+    def other_nodes(self) -> Iterator[OwnPart]:
+        """A node elsewhere, one less, one more."""
         for at in range(len(self.nodes)):
             for to in range(len(self.nodes)):
                 if to not in (at, at - 1):  # neighbours trade places once

@@ -230,10 +230,10 @@ def scenario(
     block = Scenario(
         mapping, name, number, given, spec, found, axes, rows, made, values_of(plain), base.unfit, broken,
     )  # fmt: skip
-    return _on_sparse_data(block) if sparse and block.legal else block
+    return on_sparse_data(block) if sparse and block.legal else block
 
 
-def _on_sparse_data(block: Scenario) -> Scenario:
+def on_sparse_data(block: Scenario) -> Scenario:
     """The block with costs on sparse data.
 
     All sums are prepared at the first point, which refuses what is not countable.
