@@ -11,20 +11,17 @@ from pathlib import Path
 import polymodel as pm
 from polymodel.sparse.density import Actual
 from polymodel.sparse.density.choice import FAR, NEAR
-from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from tests.documents.page import ROOT
 from tests.reference.common import Outcome, comparing
 from tests.reference.tiling_matrices import matrix, reading
+from tests.sparse.off_shapes import errors
 from tests.sparse.structures import COLUMNS, told, worst
 from tests.tiling.original import EXACT
 
 PAGE = ROOT / "docs" / "sparse" / "density.md"
 MATRICES = ("1138_bus", "add32", "bcsstk13", "ca-GrQc", "cage8", "jagmesh7", "lp_e226")
 SIX = ("rel5", "relat5", *EXACT)
-# Shapes of tiles, and numbers of units, that the fits were not asked about.
-TILES = ((5, 5), (12, 12), (24, 24), (48, 48), (100, 100), (16, 64), (64, 16))
-UNITS = (4, 7, 8, 12, 24, 32, 64)
 ROOM = (NEAR, NEAR, FAR, NEAR, FAR)
 
 
@@ -32,21 +29,25 @@ def check(folder: Path) -> Iterator[Outcome]:
     """One outcome per matrix in this folder, and one for the largest errors at other shapes."""
     page = PAGE.read_text(encoding="utf-8")
     largest = {"nonempty tiles": 0.0, "fullest tile": 0.0, "greatest load": 0.0}
-    with reading(folder):
-        named = [(name, matrix(name, folder / "here")) for name in MATRICES]
-        named += [(name, matrix(f"ts_{name}", folder / "here", name)) for name in SIX]
-    for name, tensor in named:
+    for name, tensor in named(folder):
         outcome = Outcome(f"density of {name}")
         with comparing(outcome):
             found = pm.fit_density(tensor)
             _row(outcome, page, name, tensor, found)
-            for what, error in elsewhere(Actual.of(tensor), found.model).items():
-                largest[what] = max(largest[what], error)
+            for what, (error, _) in errors(Actual.of(tensor), found.model).items():
+                largest[what] = max(largest[what], abs(error))
         yield outcome
     outcome = Outcome("density of tiles and units that no fit was asked about")
     said = ", ".join(f"{100 * error:.1f} % in the {what}" for what, error in largest.items())
     _holds(outcome, f"the page does not say {said!r}", said in " ".join(page.split()))
     yield outcome
+
+
+def named(folder: Path) -> list[tuple[str, SparseTensor]]:
+    """The matrices of this folder that the page names."""
+    with reading(folder):
+        result = [(name, matrix(name, folder / "here")) for name in MATRICES]
+        return result + [(name, matrix(f"ts_{name}", folder / "here", name)) for name in SIX]
 
 
 def _row(outcome: Outcome, page: str, name: str, tensor: SparseTensor, found: pm.DensityFit) -> None:
@@ -62,20 +63,3 @@ def _holds(outcome: Outcome, otherwise: str, true: bool) -> None:
     outcome.checked += 1
     if not true:
         outcome.mismatches.append(otherwise)
-
-
-def elsewhere(data: Actual, model: DensityModel) -> dict[str, float]:
-    """The largest errors (as shares) over `TILES` and `UNITS`, clipped to the matrix."""
-    rows, columns = data.shape
-    tiles = [(min(high, rows), min(wide, columns)) for high, wide in TILES]
-    parts = [(-(-rows // units), columns) for units in UNITS]
-
-    def largest(answer: str, shapes: list[tuple[int, int]]) -> float:
-        of = [float(getattr(model, answer)(s)) / float(getattr(data, answer)(s)) - 1 for s in shapes]
-        return max(abs(error) for error in of)
-
-    return {
-        "nonempty tiles": largest("expected_tiles", tiles),
-        "fullest tile": largest("expected_max", tiles),
-        "greatest load": largest("expected_max", parts),
-    }

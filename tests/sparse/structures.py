@@ -58,6 +58,32 @@ MADE: dict[str, Callable[[], pm.SparseTensor]] = {
 }
 
 
+# The same structures with 10^6 to 10^7 nonzeros.
+LARGE: dict[str, Callable[[], pm.SparseTensor]] = {
+    "stencil": lambda: pm.generate_tensor("stencil", 0, height=900, width=1110),
+    "finite elements": lambda: pm.generate_tensor("blocked", 1, blocks=8000, block=6, reach=10, percent=70),
+    "power law": lambda: pm.generate_tensor(
+        "power-law", 2, shape=[250_000, 250_000], entries=1_000_000, symmetric=1
+    ),
+    "R-MAT": lambda: pm.generate_tensor("power-law", 3, shape=[262_144, 262_144], entries=2_000_000, skew=80),
+    "incidence": lambda: pm.generate_tensor("incidence", 7, rows=600_000, columns=180_000, window=120),
+    "blocks": lambda: pm.generate_tensor("blocked", 4, blocks=2000, block=8, reach=1999, percent=1),
+    "N:M": lambda: pm.FixedStructured(("I", "K"), (2048, 2048), 2, 4).draw(5),
+    "noisy band": lambda: united(
+        pm.generate_tensor("banded", 6, rows=120_000, width=20, percent=30),
+        pm.random_tensor("IK", [120_000, 120_000], 0.00002, 6),
+    ),
+    "linear programme": lambda: pm.generate_tensor(
+        "staircase", 8, stages=900, rows=60, columns=100, percent=8, coupling=8
+    ),
+    "road": lambda: pm.generate_tensor("stencil", 9, height=900, width=1110, percent=65),
+    "web": lambda: united(
+        pm.generate_tensor("power-law", 10, shape=[250_000, 250_000], entries=900_000, skew=80),
+        pm.generate_tensor("banded", 10, rows=250_000, width=12, percent=15),
+    ),
+}
+
+
 @cache
 def structure(name: str) -> pm.SparseTensor:
     """The matrix of that name."""

@@ -206,7 +206,29 @@ class Blocks(Regional):
         else:
             rects, number = self._listed(starts[0], starts[1], tile)
         full = number * (rects[:, 2:] == np.array(tile)).all(axis=1)
-        return Kinds(rects, full, number, float(whole[0]) * whole[1])
+        single = number * self._different(rects, tile) if self.fill.settled else None
+        return Kinds(rects, full, number, float(whole[0]) * whole[1], single)
+
+    def _different(self, rects: Ints, tile: tuple[int, int]) -> Floats:
+        """Return for each tile one over the number of tiles with the same content where blocks are not filled
+        by chance: those beside it inside the same blocks."""
+        result = np.ones(rects.shape[0])
+        for axis, block in enumerate(self.size_of_block):
+            start, size = rects[:, axis], rects[:, 2 + axis]
+            first = start // block * block
+            alike = np.minimum(first + block, self.shape[axis]) // tile[axis] + -first // tile[axis]
+            inside = (start + size <= first + block) & (size == tile[axis])
+            result /= np.where(inside & self._even[axis], np.maximum(alike, 1), 1)
+        return result
+
+    @cached_property
+    def _even(self) -> tuple[bool, bool]:
+        """Whether all rows, and all columns, of a block that is not filled by chance are equal."""
+        height, width = self.size_of_block
+        inside = self.fill.regions()
+        at = np.indices((height, width)).reshape(2, -1).T
+        means = inside.mean(np.concatenate((at, np.ones_like(at)), axis=1)).reshape(height, width)
+        return bool((means == means[:1]).all()), bool((means == means[:, :1]).all())
 
     def _phases(self, axis: int, starts: Ints, size: int) -> tuple[Ints, Floats]:
         """Return one start along an axis for each combination of position in a block and size, and the number
@@ -397,6 +419,10 @@ class Compound(CountLaws):
     def reach(self) -> Floats:
         """A value that is exceeded with probability e^-40; entries of a block come together."""
         return self.far
+
+    def alike(self) -> tuple[Ints, Ints]:
+        every = np.arange(self.mean.size)  # of different arrangements with the same moments
+        return every, every
 
     def only(self, chosen: Ints) -> Compound:
         plain = super().only(chosen)

@@ -15,7 +15,7 @@ from polymodel.frozen import dataclass
 from polymodel.governor import look
 from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.blocks import Blocks
-from polymodel.sparse.density.diagonals import Diagonals
+from polymodel.sparse.density.fit_diagonals import diagonals
 from polymodel.sparse.density.held_out import HeldOut
 from polymodel.sparse.density.hierarchical import Hierarchical
 from polymodel.sparse.density.model import DensityModel, Floats
@@ -30,8 +30,6 @@ from polymodel.sparse.tensor import SparseTensor
 
 # Sizes of groups and of blocks that are tried, and the minimum density of blocks.
 GROUPS, SIZES, FULL = (2, 4, 8, 16), (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32), 0.5
-# The most diagonals that are distinguished, and how far above the background one has to be.
-_DIAGONALS, _ABOVE, _TIMES = 4096, 5.0, 2.0
 # Side of the corner of a matrix where structure is searched for first; the number of groups of blocks below
 # which all may be equal by chance.
 _CORNER, _FEW = 512, 32
@@ -210,40 +208,6 @@ def row_column(seen: Observed) -> RowColumn:
     return RowColumn.of(seen.tensor.ranks, seen.shape, rows, columns)
 
 
-def diagonals(seen: Observed) -> Diagonals | None:
-    """Fit the diagonals that are denser than the rest, each with its own density."""
-    rows, columns = seen.shape
-    away = seen.tensor.coords[1] - seen.tensor.coords[0]
-    numbers = np.bincount(away + (rows - 1), minlength=1)
-    offsets = np.flatnonzero(numbers)
-    counts, offsets = numbers[offsets], offsets - (rows - 1)
-    length = np.minimum(rows, columns - offsets) - np.maximum(0, -offsets)
-    points, chosen = float(rows) * columns * seen.share(), np.zeros(offsets.size, dtype=bool)
-    space = length * seen.share()
-    for _ in range(4):
-        left = max(points - float(space[chosen].sum()), 1.0)
-        usual = max(float(counts[~chosen].sum()), 0.5) / left * space
-        before = chosen
-        chosen = (counts > _TIMES * usual) & (counts > usual + _ABOVE * np.sqrt(usual) + 2)
-        if (chosen == before).all():
-            break
-    if not chosen.any() or chosen.sum() > _DIAGONALS:
-        return None
-    found = offsets[chosen]
-    space = seen.open_diagonals(found)
-    fill = np.minimum(counts[chosen] / np.maximum(space, 1.0), 1.0)
-    left = points - float(space.sum())
-    rest = float(counts[~chosen].sum()) / left if left > 0 else 0.0
-    both_ways = seen.symmetric()
-    if both_ways:
-        share = dict(zip(found.tolist(), fill.tolist(), strict=True))
-        both = sorted({away for offset in share for away in (offset, -offset)})
-        found = np.array(both, dtype=np.int64)
-        fill = np.array([(share.get(o, rest) + share.get(-o, rest)) / 2 for o in both])
-    told = found.tolist(), fill.tolist(), min(rest, 1.0), both_ways
-    return Diagonals.of(seen.tensor.ranks, seen.shape, *told)
-
-
 def sizes_of_blocks(seen: Observed) -> list[int]:
     """Return the two block sizes with the shortest description of the nonzeros."""
     told, sample = [], sampled(seen, _DRAWN)
@@ -280,6 +244,12 @@ def sampled(seen: Observed, samples: int) -> Sampled:
     return Sampled.scaled(seen.tensor, seen.nonzeros, samples, 0)
 
 
+# Shapes of tiles, and numbers of units, of which counts are compared as well where a model is near in the
+# others: squares of other sizes, and tiles that are longer than wide or wider than long.
+FURTHER_TILES = ((24, 24), (100, 100), (16, 64), (64, 16), (1, 256), (256, 1))
+FURTHER_UNITS = (64, 256)
+# The part of the tolerance that errors there may have: shapes that are not compared may be further off.
+_PART = 0.75
 # Sizes of tiles, and units that rows are dealt to, of which counts are compared; how near a model has to
 # be in most of them, and in the fullest tile and unit.
 TILES, UNITS, NEAR, FAR = (8, 32, 128), 16, 0.1, 0.2
@@ -353,8 +323,8 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
     whole, split = Observed.whole(tensor), BlockSample.of((tensor.shape[0], tensor.shape[1]))
     part = Observed.part(tensor, split)
     held = HeldOut.of(tensor, split)
-    data, asked = Actual.of(tensor), tuple(_questions(tensor, tuple(tiles), units))
-    tried, scores = [], []
+    asked, further = _questions(tensor, tuple(tiles), units)
+    data, tried, scores = Actual.of(tensor), [], []
 
     def attempt(candidate: ModelCandidate) -> bool:
         """Fit the candidate, and return whether it is within the tolerance."""
@@ -363,9 +333,14 @@ def choose(tensor: SparseTensor, tiles: Sequence[int] = TILES, units: int = UNIT
         trial = candidate.fit(part) if part.tensor.nnz else model
         if model is None or trial is None:
             return False
-        tried.append((candidate.name, model, tuple(_compared(q, data, model) for q in asked)))
+        compared = [_compared(q, data, model) for q in asked]
+        for question in further:
+            if not all(c.near for c in compared):
+                break
+            compared.append(_compared(question, data, model))
+        tried.append((candidate.name, model, tuple(compared)))
         scores.append(held.likelihoods(trial))
-        return all(c.near for c in tried[-1][2])
+        return all(c.near for c in compared)
 
     near = [attempt(candidate) for candidate in candidates(whole)]
     for candidate in samplings(whole):
@@ -399,22 +374,44 @@ def _behind(better: Floats, score: Floats) -> tuple[float, float]:
 Question = tuple[str, str, float, Callable[[DensityModel], float]]
 
 
-def _questions(tensor: SparseTensor, tiles: tuple[int, ...], units: int) -> Iterator[Question]:
-    """Yield the name, unit and tolerance of each quantity, and the function that computes it from a model."""
+def _questions(
+    tensor: SparseTensor, tiles: tuple[int, ...], units: int
+) -> tuple[list[Question], list[Question]]:
+    """Return the quantities of which every model is asked, and those of which models that are near in these
+    are asked: the name, unit and tolerance, and the function that computes it from a model."""
     rows, columns = tensor.shape
-    yield "nonempty rows", "rows", NEAR, lambda m: float(m.expected_fibers(1))
-    for tile in dict.fromkeys((min(t, rows), min(t, columns)) for t in tiles):
-        size = " x ".join(map(str, tile))
-        yield f"nonempty tiles of {size}", "tiles", NEAR, partial(_nonempty, tile)
-        yield f"fullest tile of {size}", "nonzeros", FAR, partial(_fullest, tile)
-    part = -(-rows // units), columns
-    number = -(-rows // part[0])
-    yield f"mean load of {number} units", "nonzeros", NEAR, lambda m: m.expected_nnz / number
-    yield f"greatest load of {number} units", "nonzeros", FAR, partial(_fullest, part)
+    square: Question
     if rows == columns:
-        yield f"multiplies of {tensor.name} x {tensor.name}", "multiplies", NEAR, _square
+        square = (f"multiplies of {tensor.name} x {tensor.name}", "multiplies", NEAR, _square)
     else:
-        yield f"multiplies of {tensor.name} x {tensor.name}^T", "multiplies", NEAR, partial(_transposed, rows)
+        what = f"multiplies of {tensor.name} x {tensor.name}^T"
+        square = (what, "multiplies", NEAR, partial(_transposed, rows))
+    asked: list[Question] = [("nonempty rows", "rows", NEAR, lambda m: float(m.expected_fibers(1)))]
+    shapes = [(min(t, rows), min(t, columns)) for t in tiles]
+    asked += (q for tile in dict.fromkeys(shapes) for q in _of_tiles(tile))
+    heights = [-(-rows // units)]
+    asked += [_mean_load(rows, heights[0]), _greatest_load(tensor, heights[0]), square]
+    others = [(min(t, rows), min(u, columns)) for t, u in FURTHER_TILES]
+    further = [q for tile in dict.fromkeys(others) if tile not in shapes for q in _of_tiles(tile)]
+    more = [-(-rows // number) for number in FURTHER_UNITS]
+    further += (_greatest_load(tensor, height) for height in dict.fromkeys(more) if height not in heights)
+    return asked, [(what, unit, room * _PART, answer) for what, unit, room, answer in further]
+
+
+def _of_tiles(tile: tuple[int, int]) -> Iterator[Question]:
+    size = " x ".join(map(str, tile))
+    yield f"nonempty tiles of {size}", "tiles", NEAR, partial(_nonempty, tile)
+    yield f"fullest tile of {size}", "nonzeros", FAR, partial(_fullest, tile)
+
+
+def _mean_load(rows: int, height: int) -> Question:
+    number = -(-rows // height)
+    return f"mean load of {number} units", "nonzeros", NEAR, lambda m: m.expected_nnz / number
+
+
+def _greatest_load(tensor: SparseTensor, height: int) -> Question:
+    part, number = (height, tensor.shape[1]), -(-tensor.shape[0] // height)
+    return f"greatest load of {number} units", "nonzeros", FAR, partial(_fullest, part)
 
 
 def _nonempty(tile: tuple[int, ...], model: DensityModel) -> float:

@@ -7,11 +7,13 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.frozen import dataclass
-from polymodel.sparse.density.laws import CountLaws
+from polymodel.sparse.density.laws import CountLaws, grouped
 from polymodel.sparse.density.model import Floats, Ints
 
 # Entries of a block of work, and products of matrices for which distributions are listed.
 _ENTRIES, _PRODUCTS = 1 << 22, 1 << 30
+# The most numbers by which rectangles are compared.
+_KEYS = 64
 # The logarithm that replaces that of 0, and probabilities that are noise of the transform.
 _NEVER, _NOISE = 1e-300, 1e-15
 
@@ -79,6 +81,13 @@ class ListedLaws(CountLaws):
         return ListedLaws(
             plain.mean, plain.variance, plain.log_empty, plain.sure, plain.most, self.points.only(chosen)
         )  # fmt: skip
+
+    def alike(self) -> tuple[Ints, Ints]:
+        some = (self.points.share > 0) & (self.points.share < 1)
+        sure = self.points.share == 1
+        whole = self.points.single[:, sure].sum(axis=1) + 2 * self.points.twice[:, sure].sum(axis=1)
+        keys = [whole, *self.points.single[:, some].T, *self.points.twice[:, some].T]
+        return grouped(keys) if len(keys) <= _KEYS else super().alike()
 
     def _above(self, s: Floats) -> Floats:
         length = 1 << int(self.reach.max(initial=1.0) + 1).bit_length()

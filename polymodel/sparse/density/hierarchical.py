@@ -85,6 +85,10 @@ class Hierarchical(Placeless):
         return float(self.size) * prod(self.densities)
 
     @property
+    def settled(self) -> bool:
+        return all(d == 1 for d in self.densities) or 0 in self.densities
+
+    @property
     def independent(self) -> bool:
         """True if all coordinates of the outer ranks are kept, so that each point is kept independently."""
         return all(d == 1 for d in self.densities[:-1])

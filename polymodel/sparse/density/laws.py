@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -250,13 +251,7 @@ class CountLaws:
         given = (self.mean, self.variance, self.log_empty, self.sure, self.most)
         # The sign, the exponent and thirty bits of the fraction, rounded.
         keys = [(v.astype(np.float64).view(np.int64) + (1 << 21)) >> 22 for v in given]
-        order = np.lexsort(keys)
-        new = np.ones(order.size, dtype=bool)
-        if order.size:
-            new[1:] = np.logical_or.reduce([(k[order[1:]] != k[order[:-1]]) for k in keys])
-        group = np.empty(order.size, dtype=np.int64)
-        group[order] = np.cumsum(new) - 1
-        return order[new], group
+        return grouped(keys)
 
     @cached_property
     def filled(self) -> Floats:
@@ -366,6 +361,17 @@ class CountLaws:
             inner = np.log1p(-np.where(flat, 0.0, share) * (1 - z)) / np.where(flat, 1.0, share)
             result: Floats = mean * np.where(flat, z - 1, inner)
         return np.where(mean > 0, result, 0.0)
+
+
+def grouped(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the place of one entry of each group that agrees in all keys, and the group of each entry."""
+    order = np.lexsort(keys)
+    new = np.ones(order.size, dtype=bool)
+    if order.size:
+        new[1:] = np.logical_or.reduce([k[order[1:]] != k[order[:-1]] for k in keys])
+    group = np.empty(order.size, dtype=np.int64)
+    group[order] = np.cumsum(new) - 1
+    return order[new], group
 
 
 def _beyond(mean: Floats) -> Floats:

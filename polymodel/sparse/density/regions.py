@@ -549,10 +549,7 @@ class OfKinds(TilesOfShape):
 
 
 def _merged(counts: CountLaws, number: Floats) -> tuple[CountLaws, Floats]:
-    """Return the different ones among distributions that follow from moments, and how many have each. Lists
-    are left as they are."""
-    if type(counts) is not CountLaws:
-        return counts, number
+    """Return the different ones among distributions, and how many have each."""
     one, group = counts.alike()
     return counts.only(one), np.bincount(group, weights=number, minlength=one.size).astype(np.float64)
 

@@ -94,6 +94,10 @@ class Uniform(Placeless):
     def expected_nnz(self) -> float:
         return float(self.nnz)
 
+    @property
+    def settled(self) -> bool:
+        return self.nnz in (0, self.size)
+
     @cached_property
     def points(self) -> Hypergeometric:
         """The same statistics for t points: mean, variance, p_empty, p_nonempty, pmf, cdf, sf, quantile."""

@@ -59,7 +59,7 @@ def test_models_are_read_as_written_in_the_table() -> None:
         for row in TEXT.split("| model | in a workload |")[1].split("\n\n")[0].splitlines()[2:]
         for text in re.findall(r"`([^`]*)`", row.split("|")[2])
     ]
-    assert len(written) == 18
+    assert len(written) == 19
     for text in written:
         value = yaml.safe_load(text)
         own = any(word in text for word in ("rank_nnz", "actual", "row_column", "sampled"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,23 @@ MODELS: dict[str, DensityModel] = {
     "noisy band": pm.Diagonals.of(IK, (90, 110), range(-4, 5), 0.4, background=0.005),
     "symmetric": pm.Diagonals.of(
         IK, (120, 120), [-12, -1, 0, 1, 12], [0.9, 0.6, 0.8, 0.6, 0.9], background=0.003, symmetric=True
+    ),
+    "grid": pm.Diagonals.of(
+        IK,
+        (120, 130),
+        [-12, -1, 0, 1, 12],
+        [0.9, 0.7, 1, 0.7, 0.8],
+        0.002,
+        gaps=[(1, 12, 11, 1), (-1, 12, 0, 1), (12, 60, 48, 12)],
+    ),
+    "symmetric grid": pm.Diagonals.of(
+        IK,
+        (120, 120),
+        [-12, -1, 0, 1, 12],
+        [0.9, 0.6, 0.8, 0.6, 0.9],
+        0.003,
+        symmetric=True,
+        gaps=[(-12, 60, 0, 12), (-1, 12, 0, 1), (0, 20, 5, 3), (1, 12, 11, 1), (12, 60, 48, 12)],
     ),
     "elements": pm.Blocks.of(
         IK, (96, 96), (6, 6), pm.Diagonals.of(IK, (16, 16), range(-3, 4), [0.7, 0.7, 0.7, 1, 0.7, 0.7, 0.7])
@@ -57,6 +75,15 @@ def test_blocks_are_filled_each_by_itself(fill: DensityModel | float) -> None:
         assert set(held.sum(axis=1)) == {round(fill.expected_nnz)}
     near = 6 * (model.fill.variance((1, 1)) / 600) ** 0.5 + 1e-9  # of 36 places the farthest off
     assert np.abs(held.mean(axis=0) - model.fill.density).max() < near
+
+
+@pytest.mark.parametrize("tile", [(1, 128), (128, 1), (4, 160), (3, 128), (2, 2), (1, 60)])
+def test_rows_of_a_full_block_are_one(tile: tuple[int, int]) -> None:
+    """Eight equal rows are no eight chances to be the fullest: E[max] was 18 % too high."""
+    arrangement = pm.Uniform.of(IK, (20, 20), nnz=40)
+    model = pm.Blocks.of(IK, (160, 160), (8, 8), arrangement, 1.0)
+    drawn = [float(Actual.of(model.draw(seed)).expected_max(tile)) for seed in range(60)]
+    assert float(model.expected_max(tile)) == pytest.approx(np.mean(drawn), rel=0.04), tile
 
 
 @cache
@@ -95,20 +122,25 @@ def law_of_points(model: pm.Diagonals, rect: tuple[int, int, int, int]) -> np.nd
     """P(0), P(1), .. nonzeros of a rectangle, one point after the other; mirror images come together."""
     row, column, height, width = rect
     fill = dict(zip(model.offsets, model.fill, strict=True))
+    gaps = {offset: gap for offset, *gap in model.gaps}
     points = [(i, k) for i in range(row, row + height) for k in range(column, column + width)]
     groups = Counter((min(p), max(p)) if model.symmetric else p for p in points)
     law = np.zeros(height * width + 1)
     law[0] = 1.0
     for (i, k), number in groups.items():
-        share = fill.get(k - i, model.background)
+        period, start, length = gaps.get(k - i, (1, 0, 0))
+        share = model.background if (i - start) % period < length else fill.get(k - i, model.background)
         law = (1 - share) * law + share * np.concatenate((np.zeros(number), law[:-number]))
     return law
 
 
+@pytest.mark.parametrize("gaps", [[], [(-1, 4, 0, 1), (0, 7, 5, 3), (1, 4, 3, 1)]])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("background", [0.0, 0.05])
-def test_the_law_of_a_rectangle_is_that_of_its_points(symmetric: bool, background: float) -> None:
-    told = [-3, -1, 0, 1, 3], [0.9, 0.6, 0.8, 0.6, 0.9], background, symmetric
+def test_the_law_of_a_rectangle_is_that_of_its_points(
+    symmetric: bool, background: float, gaps: list[tuple[int, int, int, int]]
+) -> None:
+    told = [-3, -1, 0, 1, 3], [0.9, 0.6, 0.8, 0.6, 0.9], background, symmetric, gaps
     model = pm.Diagonals.of(IK, (12, 12), *told)
     rects = [(0, 0, 4, 4), (4, 4, 5, 5), (0, 3, 4, 6), (6, 2, 3, 5), (2, 3, 7, 1), (0, 0, 12, 12)]
     s = np.arange(145.0)
@@ -117,6 +149,78 @@ def test_the_law_of_a_rectangle_is_that_of_its_points(symmetric: bool, backgroun
         law = law_of_points(model, rect)
         wanted = 1 - np.cumsum(np.append(law, np.zeros(s.size - law.size)))
         assert np.abs(above - wanted).max() < 1e-12, rect
+        # A row is empty if none of its points is nonzero.
+        row, column, height, width = rect
+        some = sum(1 - law_of_points(model, (row + i, column, 1, width))[0] for i in range(height))
+        assert model.regions().rows(np.array([rect]))[0] == pytest.approx(some, rel=1e-12)
+
+
+GRIDS = {
+    "5 points": pm.generate_tensor("stencil", height=20, width=24),
+    "9 points": pm.generate_tensor("stencil", height=14, width=31, points=9),
+}
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("name", GRIDS)
+def test_a_grid_is_its_diagonals_and_their_gaps(name: str, symmetric: bool) -> None:
+    tensor = GRIDS[name].renamed("A", IK)
+    data, width = Actual.of(tensor), 24 if name == "5 points" else 31
+    ends = [(1, width, width - 1, 1), (-1, width, 0, 1)]
+    offsets = [-width, -1, 0, 1, width]
+    if name == "9 points":
+        offsets += [width + 1, width - 1, -width - 1, 1 - width]
+        ends += [(o, width, width - 1, 1) for o in (width + 1, 1 - width)]
+        ends += [(o, width, 0, 1) for o in (width - 1, -width - 1)]
+    model = pm.Diagonals.of(IK, tensor.shape, offsets, 1.0, symmetric=symmetric, gaps=ends)
+    assert model.expected_nnz == tensor.nnz
+    assert (model.draw(1).numbers == tensor.numbers).all()
+    for tile in product((1, 5, 12, 24, 100, 480), (1, 7, 12, 32, 480)):
+        for answer in (*ANSWERS, "variance", "expected_max"):
+            wanted = float(getattr(data, answer)(tile))
+            found = float(getattr(model, answer)(tile))
+            assert found == pytest.approx(wanted, rel=1e-9, abs=1e-9), (tile, answer)
+    assert model.square_multiplies() == data.square_multiplies()
+    assert model.expected_fibers(1) == data.expected_fibers(1)
+    assert greedy(model, 4).max_load == greedy(data, 4).max_load
+
+
+def test_rows_of_tiles_represent_others_where_there_are_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS["grid"]
+    tiles = [(1, 1), (3, 2), (7, 5), (24, 24)]
+    known = [[float(getattr(model, a)(t)) for a in (*ANSWERS, "expected_max")] for t in tiles]
+    monkeypatch.setattr("polymodel.sparse.density.diagonal_gaps._MOST", 150)
+    assert isinstance(model, pm.Diagonals)
+    again = pm.Diagonals.of(
+        IK, model.shape, model.offsets, model.fill, model.background, gaps=model.gaps
+    )  # fmt: skip
+    for tile, wanted in zip(tiles, known, strict=True):
+        found = [float(getattr(again, a)(tile)) for a in (*ANSWERS, "expected_max")]
+        assert found == pytest.approx(wanted, rel=0.06), tile
+
+
+def test_gaps_are_checked_and_read_as_written() -> None:
+    given = [(1, 4, 3, 1), (-1, 4, 0, 1)]
+    model = pm.Diagonals.of(IK, (9, 9), [-1, 1], 0.5, symmetric=True, gaps=given)
+    assert model.gaps == ((-1, 4, 0, 1), (1, 4, 3, 1))
+    written = {
+        "diagonals": {"offsets": [-1, 1], "fill": 0.5, "symmetric": True, "gaps": [list(g) for g in given]}
+    }
+    assert model_of(written, IK, (9, 9)) == model
+    wrong: list[tuple[Any, str]] = [
+        ([(2, 4, 3, 1)], "diagonal 2, which is not listed"),
+        ([(1, 4, 3, 1), (1, 5, 3, 1)], "has a gap already"),
+        ([(1, 1, 0, 1)], "a gap of period 1"),
+        ([(1, 4, 4, 1)], "a gap that starts at 4"),
+        ([(1, 4, 3, 4)], "a gap of 4 rows"),
+        ([(1, 4, 3)], "is not a gap"),
+        ("1", "is not a list of gaps"),
+        ([(1, 4, 3, 1)], "has a gap that diagonal -1 has not"),
+        ([(1, 4, 3, 1), (-1, 4, 1, 1)], "has a gap that diagonal"),
+    ]
+    for gaps, fault in wrong:
+        with pytest.raises(pm.SpecError, match=fault):
+            pm.Diagonals.of(IK, (9, 9), [-1, 1], 0.5, symmetric=True, gaps=gaps)
 
 
 def test_no_tile_holds_more_than_its_points() -> None:
