@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -121,8 +121,10 @@ def resolve_arch(
     symbols: Mapping[str, Value | None],
     faults: Faults,
     folder: str = "",
+    sparse: Collection[str] = (),
 ) -> Hierarchy | None:
-    """Build the hierarchy. Every fault is added to `faults`; None if there was any.
+    """Build the hierarchy. Every fault is added to `faults`; None if there was any. `sparse`: components
+    whose section `sparse` stands in the mapping, where its faults are reported.
 
     `scopes` give set expressions their meaning per Einsum (empty without a workload). Energy tables may be
     read from `folder`. The provenance of a number is its own `source`, else that of its component, else that
@@ -130,10 +132,15 @@ def resolve_arch(
     """
     before = len(faults)
     _check_names(arch, faults)
+    known = [n.name for n in arch.nodes if isinstance(n, (Memory, ComputeUnit))]
+    for name in (n for n in sparse if n not in known):
+        what, near = f"unknown component {name}", suggestion(name, known, "memories and compute units")
+        faults.add(("mapping", "sparse", name), what, near, key=True, code="unknown-name")
     rules = Rules(arch, scopes, faults)
     numbers = Numbers(symbols, faults)
     components = tuple(
-        _component(node, ("arch", "nodes", i), rules, numbers, folder) for i, node in enumerate(arch.nodes)
+        _component(node, ("arch", "nodes", i), rules, numbers, folder, node.name in sparse)
+        for i, node in enumerate(arch.nodes)
     )
     if len(faults) > before:
         return None
@@ -171,7 +178,9 @@ def _distinct(names: list[str], path: Path, what: str, faults: Faults) -> None:
             faults.add((*path, j, "name"), message, "give it another name", code="duplicate-name")
 
 
-def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folder: str) -> Component:
+def _component(
+    node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folder: str, elsewhere: bool
+) -> Component:
     memory = node if isinstance(node, Memory) else _STORES
     size = numbers.positive(memory.size, (*path, "size"), "size")
     answer = _model_answer(node, path, numbers, folder, size)
@@ -181,6 +190,7 @@ def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folde
     acting = node if isinstance(node, Acting) else _ACTS
     clock = acting.clock
     section = node.sparse if isinstance(node, (Memory, ComputeUnit)) else None
+    of_zeros: Path = ("mapping", "sparse", node.name) if elsewhere else (*path, "sparse")
     return Component(
         name=node.name,
         kind=kind_of(node),
@@ -200,7 +210,7 @@ def _component(node: ArchNode, path: Path, rules: Rules, numbers: Numbers, folde
             acting.fill_drain_latency, (*path, "fill_drain_latency"), "latency"
         ),
         clock=None if clock is None else numbers.positive(clock, (*path, "clock"), "clock", finite=True),
-        sparse=resolve_sparse(section, isinstance(node, ComputeUnit), (*path, "sparse"), rules, numbers),
+        sparse=resolve_sparse(section, isinstance(node, ComputeUnit), of_zeros, rules, numbers),
         data_tiles=resolve_tiles(memory.data_tiles, size, (*path, "data_tiles"), numbers),
         branch=node.branch,
     )

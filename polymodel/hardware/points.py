@@ -115,7 +115,8 @@ class CodesignPoint:
 
     def yaml(self, layer: int = 0) -> str:
         """The mapping of a layer as YAML that loads back."""
-        return mapping_to_yaml(self.trees[layer], self.specs[layer].used_symbols())
+        spec = self.specs[layer]
+        return mapping_to_yaml(self.trees[layer], spec.used_symbols(), spec.sparse_sections)
 
     def __repr__(self) -> str:
         figures = ", ".join(f"{n} {v:.6g}" for n, v in self.figures.items())

@@ -138,7 +138,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         variable_declarations=tuple(document.declared.values()),
         ineffective=_ineffective(document),
         replaced=_replaced(document),
-    )
+    ).with_sparse(mapping.sparse if mapping is not None else {})
 
 
 def _replaced(document: Document) -> dict[str, int | float | str]:

@@ -32,7 +32,7 @@ from polymodel.schedule.legality import faults_of
 from polymodel.schedule.relations import schedule_relation
 from polymodel.spec import document as naming
 from polymodel.spec import files as library
-from polymodel.spec.arch_schema import Arch
+from polymodel.spec.arch_schema import Arch, SparseSection
 from polymodel.spec.document import Document, existing, read_file
 from polymodel.spec.faults import (
     Faults,
@@ -55,6 +55,7 @@ from polymodel.spec.section_schemas import (
     Renames,
     SweepSection,
     Workload,
+    mentions_sparsity,
     without_tensors,
 )
 from polymodel.workload.einsum import Cascade
@@ -85,7 +86,8 @@ class Spec:
     `raw_workload` and, where possible, the mapping. `template_variables`: names known to the templates that
     were read; `variable_declarations`: their declarations; `variables`: the values given,
     `ineffective` those of them that change nothing; `replaced`: what other files declare for symbols whose
-    values come from the mapping's file.
+    values come from the mapping's file. `sparse_sections`: sections `sparse` of components that came with a
+    mapping or were chosen for it; `raw_arch` contains them.
     """
 
     raw_workload: Workload | None = None
@@ -111,6 +113,7 @@ class Spec:
     variable_declarations: tuple[Variable, ...] = ()
     ineffective: tuple[str, ...] = ()
     replaced: Mapping[str, Value | str] = field(default_factory=dict)
+    sparse_sections: Mapping[str, SparseSection] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         remedy = "pm.load(...) makes specs"
@@ -293,7 +296,9 @@ class Spec:
         """The same spec under another mapping: a LoopTree, a file, or the name of a library mapping."""
         if isinstance(mapping, (LoopTree, MappingSpec)):
             locator: Locator = Without(self.locator, "mapping")
-            return replace(self, raw_mapping=mapping, locator=locator, chosen="")._checked()
+            given = {} if isinstance(mapping, LoopTree) else mapping.sparse
+            result = replace(self, raw_mapping=mapping, locator=locator, chosen="")
+            return result.with_sparse(given)._checked()
         document = Document()
         path = self._mapping_file(str(mapping), document)
         if path is not None:
@@ -302,12 +307,20 @@ class Spec:
             if "mapping" not in document.sections and not len(document.faults):
                 document.faults.note(naming.without_mapping(document, str(path)))
         document.faults.raise_if_any()
-        result = document.sections["mapping"]
-        assert isinstance(result, MappingSpec)
+        written = document.sections["mapping"]
+        assert isinstance(written, MappingSpec)
         merged = {**self.declared, **document.symbols, **document.bound}
         locator = Joined(document.faults.locator, self.locator)
         called = str(mapping)
-        return replace(self, raw_mapping=result, declared=merged, locator=locator, chosen=called)._checked()
+        result = replace(self, raw_mapping=written, declared=merged, locator=locator, chosen=called)
+        return result.with_sparse(written.sparse)._checked()
+
+    def with_sparse(self, sections: Mapping[str, SparseSection]) -> Spec:
+        """The same spec with other sections `sparse` of some components, which are written with its mappings.
+        They are not checked yet."""
+        arch, known = self.raw_arch, {**self.sparse_sections, **sections}
+        arch = arch and arch.with_sparse(sections)
+        return replace(self, raw_arch=arch, sparse_sections=known) if sections else self
 
     def only(self, *einsums: str) -> Spec:
         """The spec with some of its Einsums, in their order: `spec.only("QK", "AV")`.
@@ -549,11 +562,12 @@ def resolve(spec: Spec) -> Resolution:
         from polymodel.spec.teaal.convert import workload_of
 
         refused = (Diagnostic(str(workload_of(spec.raw_teaal)), EXECUTE, code="unsupported-operation"),)
-    if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
-        arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
-    elif spec.raw_arch is not None:
-        # Its set expressions cannot be resolved without a workload, but its numbers are checked.
-        resolve_arch(spec.raw_arch, (), symbols, faults, spec.folder)
+    raws, chosen = (spec.raw_workload, spec.raw_arch), spec.sparse_sections
+    if raws[1] is not None:
+        scopes = workload.scopes if workload else ()
+        arch = resolve_arch(raws[1], scopes, symbols, faults, spec.folder, chosen)
+        if workload is None and raws[0] is not None:
+            arch = None  # its set expressions need the workload; its numbers are checked
     if isinstance(spec.raw_mapping, LoopTree):
         mapping = ResolvedMapping(spec.raw_mapping)
     elif spec.raw_mapping is not None:
@@ -573,22 +587,13 @@ def resolve(spec: Spec) -> Resolution:
         check_bound(mapping, faults)
         if workload is not None and arch is not None:
             check_mapping(mapping, workload.cascade, arch, faults)
-    if workload is not None and spec.raw_workload is not None and says_sparse(spec):
+    if workload is not None and raws[0] is not None and mentions_sparsity(*raws):
         from polymodel.sparse.check import check_sparse
 
-        check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.data_folder, faults)
+        check_sparse(raws[0], workload.cascade, raws[1], arch, spec.data_folder, faults, chosen)
     if spec.raw_arch is not None and any(getattr(n, "data_tiles", None) for n in spec.raw_arch.nodes):
         from polymodel.tiling.levels.checked import check_data_tiles
 
         check_data_tiles(spec.raw_arch, arch, workload.cascade if workload else None, faults)
     check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)
     return Resolution(workload, arch, mapping, in_reading_order(faults.found), derived, refused)
-
-
-def says_sparse(spec: Spec) -> bool:
-    """True if the spec mentions sparsity; only then are the modules for it imported."""
-    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
-    raw = spec.raw_workload
-    accesses = [a for e in raw.einsums for a in e.tensor_accesses] if raw else []
-    said = raw is not None and (bool(raw.densities) or any(a.density is not None for a in accesses))
-    return said or any(getattr(n, "sparse", None) is not None for n in nodes)

@@ -455,8 +455,10 @@ class Point:
 
     @property
     def yaml(self) -> str:
-        """The mapping as YAML that loads back, with the symbols of workload and architecture."""
-        return mapping_to_yaml(self.candidate.tree, self.base.used_symbols())
+        """The mapping as YAML that loads back, with the symbols of workload and architecture, and with the
+        sections `sparse` that were chosen for it."""
+        base = self.base
+        return mapping_to_yaml(self.candidate.tree, base.used_symbols(), base.sparse_sections)
 
     def save(self, path: str | Path) -> Path:
         """Write the mapping to a file, which `pm.load(workload, architecture, path)` reads back unchanged."""

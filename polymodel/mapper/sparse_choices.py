@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.frozen import dataclass
 from polymodel.loading import Spec
 from polymodel.mapper.confirm import Point
@@ -20,7 +21,6 @@ from polymodel.mapper.sparse_objectives import admitted, more_points, sparse_poi
 from polymodel.objectives import on_sparse_data
 from polymodel.sparse.actions.data import TensorData
 from polymodel.spec.arch_schema import (
-    ArchNode,
     ComputeUnit,
     Memory,
     SparseAction,
@@ -28,9 +28,10 @@ from polymodel.spec.arch_schema import (
     SparseSection,
 )
 from polymodel.spec.base import shown
-from polymodel.spec.faults import Faults, Path, suggestion
+from polymodel.spec.faults import Faults, Path, path_text, suggestion
 
 Array = Any
+WRITTEN = "mapping.sparse."  # before the places of faults in sections that are chosen
 MOST = 64  # combinations that one exploration searches
 Given = Mapping[str, SparseChoices]
 Chosen = tuple[SparseSection, tuple[str, ...]]  # of one component, with the choices in words
@@ -77,7 +78,19 @@ def combinations_of(
         remedy = f"leave no more than {MOST}, or explore some of them at a time"
         faults.add(path, f"there are {number} combinations of these choices", remedy, code="too-large")
         return ()
-    return tuple(_with(spec, dict(zip(each, picks, strict=True))) for picks in product(*each.values()))
+    try:
+        return tuple(_with(spec, dict(zip(each, picks, strict=True))) for picks in product(*each.values()))
+    except SpecError as error:
+        faults.extend(_at_choices(d, path, faults) for d in error.diagnostics)
+    return ()
+
+
+def _at_choices(fault: Diagnostic, path: Path, faults: Faults) -> Diagnostic:
+    """A fault in a section that was chosen, at the place of the choices."""
+    if not fault.path.startswith(WRITTEN):
+        return fault
+    inside = fault.path.removeprefix(WRITTEN)
+    return replace(fault, path=f"{path_text(path)}.{inside}", place=faults.locator.place(path))
 
 
 def _sections(node: Memory | ComputeUnit, rule: SparseChoices) -> Iterator[Chosen]:
@@ -111,15 +124,7 @@ def _fit_text(fit: object) -> str:
 
 def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
     """The spec with the chosen sections. Raises SpecError for wrong formats and actions."""
-    assert spec.raw_arch is not None, "an exploration has an architecture"
-
-    def changed(node: ArchNode) -> ArchNode:
-        if node.name not in chosen:
-            return node
-        return node.model_copy(update={"sparse": chosen[node.name][0]})
-
-    nodes = tuple(map(changed, spec.raw_arch.nodes))
-    result = replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": nodes}))
+    result = spec.with_sparse({name: section for name, (section, _) in chosen.items()})
     text = "; ".join(f"{name}: {', '.join(words)}" for name, (_, words) in chosen.items())
     each = tuple(one for _, words in chosen.values() for one in words)
     return SparseArchitecture(result.bind(), text, each)

@@ -13,6 +13,7 @@ from polymodel.architecture.resolve import Rules
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, Tile
 from polymodel.reuse import Reuse
+from polymodel.spec.arch_schema import SparseSection
 from polymodel.spec.faults import Faults, Path, not_a, suggestion
 from polymodel.spec.numbers import Numbers, Value, evaluate_number, symbols_in
 from polymodel.spec.section_schemas import (
@@ -216,13 +217,21 @@ def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:
     return tuple(dict.fromkeys(result))
 
 
-def mapping_to_yaml(tree: LoopTree, symbols: Mapping[str, Value | str] | None = None) -> str:
-    """The tree as a YAML document (`mapping:`) that loads back to an equal tree; `symbols` go with it."""
+def mapping_to_yaml(
+    tree: LoopTree,
+    symbols: Mapping[str, Value | str] | None = None,
+    sparse: Mapping[str, SparseSection] | None = None,
+) -> str:
+    """The tree as a YAML document (`mapping:`) that loads back to an equal tree; `symbols` go with it.
+    `sparse`: sections of components that it requires (`spec.sparse_sections`)."""
     if not isinstance(tree, LoopTree):
         raise not_a("LoopTree", "mapping_to_yaml", tree, "pass e.g. spec.mapping")
     body: dict[str, object] = {"nodes": [_written(n) for n in tree.nodes]}
     if tree.name:
         body = {"name": tree.name, **body}
+    if sparse:
+        sections = {n: s.model_dump(exclude_defaults=True, by_alias=True) for n, s in sparse.items()}
+        body["sparse"] = sections
     head: dict[str, object] = {"schema_version": 1}
     if symbols:
         head["symbols"] = dict(symbols)

@@ -102,6 +102,8 @@ def _spec(spec: Spec, file: str) -> list[Block]:
         if pairs:
             parts += [Line(title, "subtitle"), Facts(pairs)]
     said = ["Templates are filled in, files joined: saved as a file, it evaluates to these figures."]
+    if spec.raw_mapping is None:
+        said = ["Templates are filled in, files joined: saved as a file, it takes the place of all sources."]
     if data:
         said.append("The data files above must be in the same folder, under the names that it refers to.")
     if spec.raw_teaal is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 from polymodel.architecture.hierarchy import Hierarchy
@@ -22,13 +22,15 @@ def check_sparse(
     hierarchy: Hierarchy | None,
     folder: str,
     faults: Faults,
+    chosen: Collection[str] = (),
 ) -> None:
-    """Add all faults in densities and formats to `faults`. `folder`: where data files are searched."""
+    """Add all faults in densities and formats to `faults`. `folder`: where data files are searched.
+    `chosen`: components whose formats stand in the mapping."""
     accesses = {a.tensor: a for e in cascade.einsums for a in reversed(e.accesses)}
     for path, tensor, density in _densities(workload):
         shape = tensor_shape(cascade, tensor)
         _collect(partial(density_model, accesses[tensor], shape, density, folder), path, faults)
-    for path, tensor, written in _formats(arch, hierarchy):
+    for path, tensor, written in _formats(arch, hierarchy, chosen):
         _collect(partial(written_format, accesses[tensor], written), path, faults)
 
 
@@ -42,7 +44,9 @@ def _densities(workload: Workload) -> Iterator[tuple[Path, str, object]]:
                 yield path, access.name, access.density
 
 
-def _formats(arch: Arch | None, hierarchy: Hierarchy | None) -> Iterator[tuple[Path, str, object]]:
+def _formats(
+    arch: Arch | None, hierarchy: Hierarchy | None, chosen: Collection[str]
+) -> Iterator[tuple[Path, str, object]]:
     if arch is None or hierarchy is None:
         return
     for i, (node, component) in enumerate(zip(arch.nodes, hierarchy.components, strict=True)):
@@ -51,9 +55,10 @@ def _formats(arch: Arch | None, hierarchy: Hierarchy | None) -> Iterator[tuple[P
             and isinstance(node, Memory | ComputeUnit)
             and node.sparse is not None
         ):
+            path = ("mapping", "sparse", node.name) if node.name in chosen else ("arch", "nodes", i, "sparse")
             for tensor, written in component.sparse.formats:
                 key = next(k for k, v in node.sparse.format.items() if v is written)
-                yield ("arch", "nodes", i, "sparse", "format", key), tensor, written
+                yield (*path, "format", key), tensor, written
 
 
 def _collect(read: Callable[[], object], path: Path, faults: Faults) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, Tag
@@ -322,6 +323,17 @@ class Arch(SchemaObject):
     def tolls(self) -> tuple[str, ...]:
         """The names of components that tensors pass through without being stored."""
         return tuple(n.name for n in self.nodes if isinstance(n, Moving) and not isinstance(n, Memory))
+
+    def with_sparse(self, sections: Mapping[str, SparseSection]) -> Arch:
+        """The architecture with other sections `sparse` of memories and compute units; names that it does
+        not have change nothing."""
+
+        def changed(node: ArchNode) -> ArchNode:
+            if node.name not in sections or not isinstance(node, (Memory, ComputeUnit)):
+                return node
+            return node.model_copy(update={"sparse": sections[node.name]})
+
+        return self.model_copy(update={"nodes": tuple(map(changed, self.nodes))})
 
 
 def branches_to(branch: str) -> tuple[str, ...]:

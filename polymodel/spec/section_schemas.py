@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Union
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, Tag
 
 from polymodel.objectives import relation_of, written
-from polymodel.spec.arch_schema import SparseChoices
+from polymodel.spec.arch_schema import Arch, SparseChoices, SparseSection
 from polymodel.spec.base import (
     ConstraintText,
     Factor,
@@ -284,10 +284,12 @@ MappingNode = Annotated[
 
 
 class MappingSpec(SchemaObject):
-    """A whole mapping."""
+    """A whole mapping. `sparse`: memory or compute unit -> its section `sparse:` under this mapping, in the
+    place of the one in the architecture."""
 
     nodes: tuple[MappingNode, ...] = ()
     name: str = ""
+    sparse: dict[NameText, SparseSection] = Field(default_factory=dict)
 
     def of_part(self, part: Workload, whole: Workload) -> MappingSpec | None:
         """The mapping of some Einsums of a workload: without the branches, tensors and loops of the others.
@@ -547,3 +549,10 @@ class CodesignSection(SchemaObject):
             name: tuple(((one,), n) for one, n in given.items()) if isinstance(given, dict) else ((given, 1),)
             for name, given in self.networks.items()
         }
+
+
+def mentions_sparsity(workload: Workload | None, arch: Arch | None) -> bool:
+    """True if a workload or an architecture mentions sparsity; only then are the modules for it imported."""
+    accesses = [a for e in workload.einsums for a in e.tensor_accesses] if workload else []
+    said = workload is not None and (bool(workload.densities) or any(a.density is not None for a in accesses))
+    return said or any(getattr(n, "sparse", None) is not None for n in (arch.nodes if arch else ()))

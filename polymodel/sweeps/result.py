@@ -270,7 +270,7 @@ class Sweep(Answer):
         spec = self.spec(row)
         tree = spec.mapping
         assert tree is not None
-        return mapping_to_yaml(tree, spec.used_symbols())
+        return mapping_to_yaml(tree, spec.used_symbols(), spec.sparse_sections)
 
     def content(self, live: bool = True) -> list[Block]:
         """The counts, and the first rows of the front, or of the best points by the first objective."""

@@ -14,10 +14,11 @@ import numpy as np
 from polymodel.architecture.hierarchy import uncut_text
 from polymodel.errors import InternalError, NotSeparable, Refused, SpecError, TimeUp
 from polymodel.governor import Share, at_work, bytes_of, limits, share, terminable, within
-from polymodel.loading import Spec, says_sparse
+from polymodel.loading import Spec
 from polymodel.pareto import Archive
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.files import clear_unfinished
+from polymodel.spec.section_schemas import mentions_sparsity
 from polymodel.stores.store import locked, spare_others
 from polymodel.sweeps.blocks import prepare, run_block
 from polymodel.sweeps.boxes import bounded, run_boxes
@@ -143,7 +144,7 @@ def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
 
 def _dense(specs: Sequence[Spec], asked: SweepRequest) -> list[str]:
     """A note if figures on sparse data are requested, and no spec has zeros."""
-    if not is_sparse(asked.objectives) or any(map(says_sparse, specs)):
+    if not is_sparse(asked.objectives) or any(mentions_sparsity(s.raw_workload, s.raw_arch) for s in specs):
         return []
     return ["the spec describes no zeros: sparse figures are the dense ones: give `densities:` or `sparse:`"]
 

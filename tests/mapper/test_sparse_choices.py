@@ -99,7 +99,13 @@ def test_combinations_that_time_was_over_for() -> None:
     ("choices", "objectives", "code", "at", "named"),
     [
         ({"GLBB": {}}, BOTH, "unknown-name", "constraints.sparse_choices.GLBB", "GLB"),
-        ({"GLB": {"format": {"A": ["CSRR"]}}}, BOTH, "unknown-choice", "arch.nodes[1].sparse.format.A", ""),
+        (
+            {"GLB": {"format": {"A": ["CSRR"]}}},
+            BOTH,
+            "unknown-choice",
+            "constraints.sparse_choices.GLB.format.A",
+            "",
+        ),
         ({"GLB": {"format": {"A": []}}}, BOTH, "missing-argument", "constraints.sparse_choices", ""),
         (
             {"GLB": {"actions": [{"of": "B", "on": "A", "kinds": ["skp"]}]}},
@@ -108,7 +114,7 @@ def test_combinations_that_time_was_over_for() -> None:
             "constraints.sparse_choices.GLB.actions[0].kinds[0]",
             "",
         ),
-        ({"GLB": {"fit": ["tight"]}}, BOTH, "unknown-choice", "arch.nodes[1].sparse.fit", ""),
+        ({"GLB": {"fit": ["tight"]}}, BOTH, "unknown-choice", "constraints.sparse_choices.GLB.fit", ""),
         (
             {"GLB": {"fit": [{"probability": p / 100} for p in range(1, 66)]}},
             BOTH,

@@ -310,6 +310,11 @@ MAPPING: Texts = {
             "The LoopTree from the outside in: storage, loops, at most one split, and a compute leaf."
         ),
         "name": entry("Name of the mapping, as reports show it.", "fused"),
+        "sparse": entry(
+            "Memory or compute unit -> its section `sparse:` under this mapping, in the place of the one in "
+            "the architecture: what an exploration chose.",
+            {"GLB": {"format": {"A": "CSR"}, "fit": "worst"}},
+        ),
     },
     "Storage": {
         "component": entry("The memory (or toll) that holds the tiles.", "GLB"),
