@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
+from math import factorial, prod
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Refused
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from polymodel.mapper.space import EinsumSpace, Operand
     from polymodel.mapper.templates import TemplateNode
 
+MOST_ORDERS = 5_000  # of the loops above the nodes of one placement
 Order = tuple[int, ...]  # bundles, by their first variables, as their loops stand in a block, outermost first
 
 
@@ -33,10 +35,15 @@ def block_orders(space: EinsumSpace, branch: Sequence[TemplateNode]) -> Iterator
     A node that keeps has an order: first the loops that index its tensor alone, then those of its windows, in
     each order, then all others. A block stands in that of the next such node further in; or, in all blocks
     above it, in that of any one such node, and loops that this one does not distinguish in that of the next.
-    A loop along which the node right below slides is innermost.
+    A loop along which the node right below slides is innermost. Raises Refused for too many orders.
     """
     keeping = [n for n in branch if n.keeps]
     last = max(n.level for n in keeping)
+    many = prod(factorial(len(space.operands[n.operand].windowed)) for n in keeping) * len(keeping)
+    if many > MOST_ORDERS:
+        what = f"{space.name} has {many:,} orders of loops above nodes that keep_previous in one placement"
+        remedy = "let fewer memories keep_previous, or hold tensors with windows (`may_keep`, `bypass`)"
+        raise Refused(what, remedy, code="too-large")
     mine = {n.level: _own_orders(space, n.operand) for n in keeping}
     of = {n.level: space.operands[n.operand] for n in keeping}
     result: dict[tuple[Order, ...], None] = {}

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from itertools import takewhile
 from math import prod
 from typing import Any
 
@@ -229,8 +230,7 @@ def _of_part(
 
 def _often_best(template: Template) -> tuple[int, int]:
     """Sort key: templates with nodes that stay or slide come last, because they are rarely the best."""
-    staying = sum(n.stays is not None for n in template.nodes)
-    return staying, sum(n.slides >= 0 for n in template.nodes)
+    return sum(n.stays is not None for n in template.nodes), sum(n.slides >= 0 for n in template.nodes)
 
 
 class Explorer:
@@ -267,8 +267,9 @@ class Explorer:
         """
         for d in range(depth + 1):
             by_shape: dict[Sharing, list[Template]] = {}
-            for t in (t for t in self._templates(d, wanted) if t.shape.fuses(self.space, self.limits)):
-                by_shape.setdefault(t.shape, []).append(t)
+            for t in takewhile(lambda _: tally.has_time(), self._templates(d, wanted)):
+                if t.shape.fuses(self.space, self.limits):
+                    by_shape.setdefault(t.shape, []).append(t)
             for several in by_shape.values():  # templates that are most often the best come first
                 several.sort(key=_often_best)
             of_shapes = self._one_by_one if tally.crew is None else self._on_a_cluster

@@ -247,6 +247,16 @@ def test_membership_tells_policies() -> None:
     assert pm.excluded_by(refilling, asked("refill", "keep_previous")) == ()
 
 
+def four_windows() -> Spec:
+    """Four dimensions of windows."""
+    text = "O[p,q,x,y] = I[A=p+a,B=q+b,C=x+c,D=y+d] * F[a,b,c,d]"
+    shape = {v: f"0 <= {v} < 2" for v in "pqxyabcd"}
+    nodes = [memory("DRAM", 64, "inf", 16), memory("GLB", 4, 40, 32, tensors={"may_keep": "I"})]
+    nodes.append({"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 2}]})
+    work = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    return pm.load({"schema_version": 1, "workload": work, "arch": {"nodes": nodes}})
+
+
 def test_what_is_not_covered_is_told() -> None:
     spec = spec_of()
     with faults("missing-key", at="constraints.memories.GLB.reuse"):
@@ -263,5 +273,7 @@ def test_what_is_not_covered_is_told() -> None:
         pm.explore(spec, constraints=ordered)
     with refused("unsupported-instances", "O that keep_previous: not all tiles are alike"):
         pm.explore(spec_of(PADDED), constraints=asked("keep_previous"))
+    with refused("too-large", "O has 40,320 orders of loops above nodes that keep_previous"):
+        pm.explore(four_windows(), constraints=asked("keep_previous"))
     front = pm.explore(spec_of(PADDED), constraints=asked("refill", "keep_previous"))
     assert {p for point in front for p in policies(point.mapping)} <= {Reuse.REFILL}
