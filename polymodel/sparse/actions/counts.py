@@ -457,7 +457,10 @@ class EinsumActions:
             result = sums.total(kind, looked, nonzeros)
             own = self.data[sums.tensor] if nonzeros else None
             sure = sums.sure(kind, looked, nonzeros)
-            bounded = (not sure and self._places(sums, looked.conditions)) or bounded
+            named = not sure and self._places(sums, looked.conditions)
+            bounded = named or bounded
+            if not sure and not named and sums.partial(kind):
+                self._partial_sums(sums, looked.leaders)
             if own is not None and own.actual is None and looked and not sure:
                 return min(result, sums.total(kind, NOTHING, True)), "bound"
             if own is not None and own.actual is None and looked and (own.computed or looked.by_value):
@@ -512,6 +515,17 @@ class EinsumActions:
             if text not in self.notes:
                 self.notes.append(text)
         return bool(leaders)
+
+    def _partial_sums(self, sums: LinkSums, leaders: Sequence[str]) -> None:
+        """Add a note that the number of partial sums that are read is an upper bound."""
+        modelled = [t for t in leaders if self.data[t].actual is None]
+        text = (
+            f"{self.structure.name}: at most as many partial sums of {sums.tensor} are read as are written, "
+            f"since the model of {', '.join(modelled)} does not say which tiles are empty: give the data for "
+            "exact numbers"
+        )
+        if modelled and text not in self.notes:
+            self.notes.append(text)
 
     def note(self, tensor: str, equal: bool) -> None:
         """Add a note that transfers were not followed one by one."""

@@ -75,16 +75,19 @@ class ClassTransfers:
         return tuple(c for c in conditions if c in kept)
 
     def _evenly(self, condition: Condition, variable: str, arrays: Sequence[Floats | Bools]) -> bool:
-        """Return True if every part of the leader along a rank variable has equal counts, such as one read
-        for the instances that share it. `arrays`: the counts of classes, and what they are multiplied by."""
+        """Return True if every full part of the leader along a rank variable has equal counts, such as one
+        read for the instances that share it; smaller parts are taken never to be empty. `arrays`: the counts
+        of classes, and what they are multiplied by."""
         axis = next(n for n, a in enumerate(self.tally.axes) if a.variable == variable)
-        part = self.tally.axes[axis].groups[self.tally.conditions.index(condition)]
+        number, atoms = self.tally.conditions.index(condition), self.tally.axes[axis]
+        part, sizes = atoms.groups[number], atoms.sizes[number]
         rows = [np.moveaxis(x, axis, 0) for x in arrays if x.shape[axis] > 1]
         columns = np.concatenate([x.reshape(x.shape[0], -1) for x in rows], axis=1)
         labels = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)[self.tally.labels[axis]]
         table = np.zeros((int(part.max()) + 1, int(labels.max()) + 1), np.int64)
         np.add.at(table, (part, labels), 1)
-        return bool((table == table[0]).all())
+        full = table[np.unique(part[sizes == sizes.max()])]
+        return bool((full == full[0]).all())
 
     def own_is_tied(self, conditions: Sequence[Condition]) -> bool:
         """Return True if the tensor itself has a position-dependent model and its density is not the fraction
@@ -220,19 +223,19 @@ class LinkSums:
 
     def _known(self, kind: str, looked: Looked, nonzeros: bool) -> tuple[Number, bool]:
         useful = sharpest(c for c in looked.conditions if self._matters(c, nonzeros))
-        side = kind if self._partial(kind) else _SIDES.get(kind, "all")
+        side = kind if self.partial(kind) else _SIDES.get(kind, "all")
         place = self.link and (self.link.used.accesses, self.link.level)
         key = (place, side, frozenset(useful), frozenset(looked.meetings), looked.by_value, nonzeros)
         if key not in self._tables.sums:
             found = self._total(kind, replace(looked, conditions=useful), nonzeros)
-            if self._partial(kind) and not found[1]:
+            if self.partial(kind) and not found[1]:
                 # At most as many sums are read again as are written.
                 found = min(found[0], self._known(_WRITTEN[kind], looked, nonzeros)[0]), False
             self._tables.sums[key] = found
         result, sure = self._tables.sums[key]
         return result, sure and not (nonzeros and self.tied(looked.conditions))
 
-    def _partial(self, kind: str) -> bool:
+    def partial(self, kind: str) -> bool:
         """Return True for fills of an output, which move partial sums and are absent from some transfers."""
         fills = kind in ("reads_fill", "writes_fill")
         return fills and self.link is not None and self.structure.einsum.access_of(self.tensor).output
@@ -378,7 +381,7 @@ class LinkSums:
         if self.link is None:
             return tally.masks("all")
         result = tally.masks(_SIDES[kind])
-        if self._partial(kind):
+        if self.partial(kind):
             result = result & tally.partial()
             if kind == "writes_fill":
                 result = result & tally.receives()
