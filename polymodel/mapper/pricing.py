@@ -31,6 +31,8 @@ Alternatives = list[tuple[LinearForm, float]]  # (form, constant added where it 
 
 def plus(a: LinearForm, b: LinearForm, times: float = 1.0) -> LinearForm:
     """a + times * b."""
+    if not a:
+        return {term: product for term, c in b.items() if (product := times * c)}
     result = dict(a)
     for term, c in b.items():
         result[term] = result.get(term, 0.0) + times * c
@@ -167,7 +169,7 @@ class LinearCount:
         return self
 
     def __mul__(self, times: float) -> LinearCount:
-        return LinearCount(plus({}, dict(self.terms), times))
+        return LinearCount({term: product for term, c in self.terms.items() if (product := times * c)})
 
 
 def count(form: LinearForm) -> Any:
