@@ -56,7 +56,7 @@ def _explore(_: argparse.Namespace) -> Iterable[str]:
     from polymodel.mapper.front import Front
 
     tables = (f"{name}.csv" for name in Front.declared)
-    return (*tables, "front.parquet", "front.txt", "mapping-[1-9]*.yaml")
+    return (*tables, "front.parquet", "front.txt", "explore.yaml", "mapping-[1-9]*.yaml")
 
 
 def _codesign(_: argparse.Namespace) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import combinations
 from math import inf, isinf
@@ -36,10 +36,13 @@ from polymodel.mapper.records import (
     share_text,
     upwards,
 )
+from polymodel.mapper.request import request_rows
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
 from polymodel.objectives import SPARSE, is_objective, on_sparse_data, score, unit_of, uses
 from polymodel.quantities import engineering
 from polymodel.spec.faults import suggestion
+from polymodel.spec.section_schemas import ExploreSection
+from polymodel.spec.yaml_text import spec_yaml
 from polymodel.view.answer import Answer, Block, Line, Part, Section, declared
 from polymodel.view.files import saved_text
 from polymodel.view.table import RATIO, Cell, Column, Table
@@ -63,7 +66,8 @@ class Front(Answer):
     """Pareto front of whole mappings, sorted by the first objective. `front[i]` is a `Point` with `.spec`,
     `.report`, `.mapping`, `.yaml`, `.save(path)`. `found`: the result of the search; `request`: its
     request; `seconds`: its time including the evaluation of every point; `interrupted`: it was stopped by
-    Ctrl-C. `sparse`: the quality of the front where objectives are on sparse data."""
+    Ctrl-C. `sparse`: the quality of the front where objectives are on sparse data. `section`: the
+    section `explore` that requests it, with what was passed as arguments."""
 
     spec: Spec
     request: Request
@@ -72,6 +76,7 @@ class Front(Answer):
     seconds: float = 0.0
     interrupted: bool = False
     sparse: Quality | None = None
+    section: ExploreSection | None = None
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -276,14 +281,18 @@ class Front(Answer):
         self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = True, command: str = ""
     ) -> tuple[Path, ...]:
         """Write everything to one folder: front.csv, front.parquet, stages.csv, front.txt (the printed text
-        with notes), and `mapping-N.yaml` per point."""
+        with notes), explore.yaml (the section that requests the same), and `mapping-N.yaml` per point."""
         with self.keeping():
             result = [*self.to_csv(folder)]
             target = Path(folder)
             result += self.to_parquet(target / "front.parquet") if parquet and installed("pyarrow") else ()
-            saved_text(masked(f"{self!r}\n"), target / "front.txt")
+            texts = {"front.txt": masked(f"{self!r}\n")}
+            if self.section is not None:
+                texts["explore.yaml"] = spec_yaml({"explore": self.section})
+            for name, text in texts.items():
+                saved_text(text, target / name)
         mappings = (p.save(target / f"mapping-{p.number}.yaml") for p in self.points)
-        return (*result, target / "front.txt", *mappings)
+        return (*result, *(target / name for name in texts), *mappings)
 
     @property
     def title(self) -> str:
@@ -534,8 +543,8 @@ def _finding(front: Front) -> Finding:
         best=tuple(_best(front)),
         pictures=tuple(_pictures(front)),
         looked=(("What was looked at", front.table("stages")),),
-        asked=tuple(_request_rows(front)),
-        specs=(("Spec as loaded", front.spec),),
+        asked=tuple(request_rows(front.request, front.section)),
+        specs=(("Spec as loaded", replace(front.spec, raw_explore=front.section or front.spec.raw_explore)),),
         found=len(front) > 0,
     )
 
@@ -569,22 +578,3 @@ def _pictures(front: Front) -> Iterator[Plot]:
 
 def _drawn(front: Front, x: str, y: str, ax: Axes) -> None:
     front.plot(x, y, ax=ax)
-
-
-def _request_rows(front: Front) -> Iterator[tuple[str, str]]:
-    request, usual = front.request, Limits()
-    yield "objectives", ", ".join(front.objectives)
-    if request.at_most:
-        yield "limits", ", ".join(limit.for_readers() for limit in request.at_most)
-    yield "eps", f"{request.eps:g}"
-    if request.time_limit is not None:
-        yield "time limit", f"{request.time_limit:g} s"
-    for f in fields(Limits):
-        value = getattr(request.limits, f.name)
-        if value != getattr(usual, f.name):
-            shown = ", ".join(sorted(value)) if isinstance(value, frozenset) else str(value)
-            if f.name == "rules":
-                shown = "; ".join(f"{rule.place} {rule.written}" for rule in request.limits.rules)
-            if f.name == "side_by_side":
-                shown = ", ".join(dict.fromkeys(memory for _, memory in value))
-            yield f.name, shown

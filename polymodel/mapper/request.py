@@ -3,7 +3,7 @@ checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from polymodel.mapping.resolve import LoopRule
 from polymodel.spec.document import Document, read_mapping
 from polymodel.spec.faults import Faults, Path, plainly, shown
 from polymodel.spec.section_schemas import ExploreSection, limit_texts, without_tensors
+from polymodel.spec.yaml_text import flow_text
 from polymodel.stores.store import check_store
 from polymodel.workload.resolve import resolve_workload
 
@@ -134,12 +135,14 @@ class CheckedRequest:
     """The request, and the architecture with its rules narrowed by those of the exploration.
 
     `choices`: architectures that differ in their handling of zeros, if the exploration chooses among
-    several.
+    several. `section`: the section `explore` that makes the same request, which has what was passed as
+    arguments in the place of what the spec says.
     """
 
     request: Request
     hierarchy: Hierarchy
     choices: tuple[SparseArchitecture, ...] = ()
+    section: ExploreSection | None = None
 
 
 def read_search_request(
@@ -198,7 +201,8 @@ def read_search_request(
     reader.raise_if_any()
     request = Request(wanted, narrowed, share, seconds, workers, progress)
     request = replace(request, at_most=at_most, area=total_area(hierarchy))
-    return CheckedRequest(request, machine, choices)
+    section = reader.section_of(spec, wanted)
+    return CheckedRequest(request, machine, choices, section)
 
 
 class _RequestReader(MapspaceConstraints):
@@ -235,6 +239,11 @@ class _RequestReader(MapspaceConstraints):
         if name in self.given:
             return ("constraints", name), self.given_faults
         return super().where(name)
+
+    def section_of(self, spec: Spec, objectives: Sequence[str]) -> ExploreSection:
+        """Return the section of the spec with all that was passed as arguments."""
+        passed = {**self.given, **({"objectives": objectives} if "objectives" in self.given else {})}
+        return (spec.raw_explore or ExploreSection()).model_copy(update=passed)
 
     def sparse_choices(self, spec: Spec, objectives: Sequence[str]) -> tuple[SparseArchitecture, ...]:
         given = self.value("sparse_choices")
@@ -292,3 +301,30 @@ def with_memory_limits(hierarchy: Hierarchy, request: Request) -> tuple[Hierarch
     components = tuple(replace(c, size_bits=size(c.name, c.size_bits)) for c in hierarchy.components)
     left = tuple(x for x in request.at_most if not x.name.startswith(f"{WORKING_SET}:"))
     return replace(hierarchy, components=components), replace(request, at_most=left)
+
+
+BY_NAME = ("memories", "fanouts", "sparse_choices")  # rules of components
+
+
+def request_rows(request: Request, section: ExploreSection | None) -> Iterator[tuple[str, str]]:
+    """A request for readers: names and values of all that it says. `section`: the one that makes it."""
+    usual = Limits()
+    yield "objectives", ", ".join(request.objectives)
+    if request.at_most:
+        yield "limits", ", ".join(limit.for_readers() for limit in request.at_most)
+    yield "eps", f"{request.eps:g}"
+    if request.time_limit is not None:
+        yield "time limit", f"{request.time_limit:g} s"
+    for f in fields(Limits):
+        value = getattr(request.limits, f.name)
+        if value != getattr(usual, f.name):
+            text = ", ".join(sorted(value)) if isinstance(value, frozenset) else str(value)
+            if f.name == "rules":
+                text = "; ".join(f"{rule.place} {rule.written}" for rule in request.limits.rules)
+            if f.name == "side_by_side":
+                text = ", ".join(dict.fromkeys(memory for _, memory in value))
+            yield f.name, text
+    said = (
+        {} if section is None else section.model_dump(include={*BY_NAME}, exclude_unset=True, by_alias=True)
+    )
+    yield from ((name, flow_text(rules)) for name, rules in said.items() if rules)

@@ -439,7 +439,7 @@ def explored(
             sparse = None
     interrupted = stopped.flag and not result.complete
     asking = replace(asked.request, progress=None)
-    return Front(spec, asking, result, points, perf_counter() - begun, interrupted, sparse)
+    return Front(spec, asking, result, points, perf_counter() - begun, interrupted, sparse, asked.section)
 
 
 def _besides(

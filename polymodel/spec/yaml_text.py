@@ -468,13 +468,13 @@ def _entry(key: str, value: object, indent: int, width: int | None) -> list[str]
         return lines
     if key in _BLOCK and isinstance(value, list) and value:
         return [f"{pad}{key}:", *(line for item in value for line in _item(item, indent, width))]
-    line = f"{pad}{key}: {_flow(value)}"
+    line = f"{pad}{key}: {flow_text(value)}"
     if width is None or len(line) <= width or not value:
         return [line]
     if isinstance(value, dict):
         return [
             f"{pad}{key}:",
-            *(x for k, v in value.items() for x in _entry(_flow(k), v, indent + 2, width)),
+            *(x for k, v in value.items() for x in _entry(flow_text(k), v, indent + 2, width)),
         ]
     if isinstance(value, list):
         return [f"{pad}{key}:", *(line for item in value for line in _item(item, indent, width))]
@@ -485,26 +485,27 @@ def _item(item: object, indent: int, width: int | None) -> list[str]:
     pad = " " * indent
     if isinstance(item, tuple):
         tag, fields = item
-        line = f"{pad}- !{tag} {_flow(fields)}"
+        line = f"{pad}- !{tag} {flow_text(fields)}"
         if any(k in _BLOCK for k in fields) or (width is not None and len(line) > width):
             lines = [f"{pad}- !{tag}"]
             for k, v in fields.items():
                 lines += _entry(k, v, indent + 2, width)
             return lines
         return [line]
-    line = f"{pad}- {_flow(item)}"
+    line = f"{pad}- {flow_text(item)}"
     if isinstance(item, dict) and item and width is not None and len(line) > width:
-        inner = [x for k, v in item.items() for x in _entry(_flow(k), v, indent + 2, width)]
+        inner = [x for k, v in item.items() for x in _entry(flow_text(k), v, indent + 2, width)]
         return [f"{pad}- {inner[0].lstrip()}", *inner[1:]]
     return [line]
 
 
-def _flow(value: object, inside: bool = False) -> str:
-    """One line. `inside` brackets, texts with commas or brackets of their own have to be quoted."""
+def flow_text(value: object, inside: bool = False) -> str:
+    """YAML of a value in one line. `inside` brackets, texts with commas or brackets of their own have to be
+    quoted."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow(k, True)}: {_flow(v, True)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{flow_text(k, True)}: {flow_text(v, True)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_flow(v, True) for v in value) + "]"
+        return "[" + ", ".join(flow_text(v, True) for v in value) + "]"
     if inside:
         return _written([value]).removeprefix("[").removesuffix("]")
     return _written(value).removesuffix("\n...").strip()

@@ -45,7 +45,7 @@ def test_a_mapping_saves_and_loads_back_unchanged(front: pm.Front, spec: pm.Spec
     assert pm.evaluate(again).total_energy == fused.energy
     saved = front.save(tmp_path / "all")
     assert {f.name for f in saved} >= {"front.csv", "front.parquet", "stages.csv", "mapping-0.yaml"}
-    assert len(saved) == len(front) + 5
+    assert len(saved) == len(front) + 6
     assert (tmp_path / "all" / "front.txt").read_text(encoding="utf-8") == f"{front!r}\n"
     rows = pd.read_parquet(tmp_path / "all" / "front.parquet")
     pd.testing.assert_frame_equal(rows, front.frame, check_dtype=False)

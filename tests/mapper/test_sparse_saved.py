@@ -12,6 +12,7 @@ import yaml
 
 import polymodel as pm
 from polymodel.cli import main
+from polymodel.report.provenance import spec_text
 from tests.mapper.test_sparse import BOTH, Case, figures_of
 
 CHOICES: dict[str, Any] = {
@@ -98,6 +99,24 @@ def test_mappings_found_beside_a_choice_keep_it(saved: tuple[tuple[str, str], Pa
     assert number
     (folder / "row.yaml").write_text(swept.mapping_yaml(0))
     assert pm.evaluate(pm.load(*sources, folder / "row.yaml")).sparse.total_energy == front[0].sparse_energy
+
+
+def test_the_request_is_saved(saved: tuple[tuple[str, str], Path, pm.Front]) -> None:
+    """What was passed in Python stands in a file and on the page, and requests the same again."""
+    sources, folder, front = saved
+    section = yaml.safe_load((folder / "explore.yaml").read_text())["explore"]
+    assert section["objectives"] == list(BOTH)
+    assert section["time_limit"] == 5
+    assert section["sparse_choices"]["GLB"]["fit"] == [{"probability": 0.7}]
+    rows = dict(front.finding.asked)
+    assert front.section is not None
+    assert yaml.safe_load(rows["sparse_choices"]) == section["sparse_choices"]
+    spec = front.finding.specs[0][1]
+    (folder / "page.yaml").write_text(spec_text(spec))
+    for again in (pm.load(*sources, folder / "explore.yaml"), pm.load(folder / "page.yaml")):
+        assert pm.explore(again, time_limit=1e-6).section == front.section.model_copy(
+            update={"time_limit": 1e-6}
+        )
 
 
 @pytest.mark.parametrize(
