@@ -351,9 +351,12 @@ def test_a_section_says_how_often_layers_are_executed(tmp_path: Path) -> None:
     found = pm.codesign(pm.load(machine, asked))
     assert found.front.equals(given.front)
     assert found.times == (2, 3, 1)
-    for layers, message in (("{}", "network one has no layers"), ("{two.yaml: 0}", "is executed 0 times")):
+    for layers, code, at in (
+        ("{}", "missing-value", ""),
+        ("{two.yaml: 0}", "inconsistent-values", ".two.yaml"),
+    ):
         asked.write_text(text.replace("{one.yaml: 2, two.yaml: 3}", layers), encoding="utf-8")
-        with pytest.raises(pm.SpecError, match=message):
+        with faults(code, at=f"codesign.networks.one{at}"):
             pm.codesign(pm.load(machine, asked))
 
 

@@ -69,8 +69,13 @@ def test_symbols() -> None:
     assert spec.mapping.loops("Second")[1][1].tile_shape == 3
     assert spec.template is not None
     assert spec.template.loops("Second")[1][1].tile_shape == "TN2"
-    for values, word in (({"TN3": 1}, "unknown symbol"), ({"TN2": 41}, "larger"), ({"TN2": 2}, "instances")):
-        with pytest.raises(SpecError, match=word):
+    tile = "mapping.nodes[4].nodes[1].nodes[0].tile_shape"
+    for values, code, at in (
+        ({"TN3": 1}, "unknown-name", "symbols.TN3"),
+        ({"TN2": 41}, "invalid-tile-size", tile),
+        ({"TN2": 2}, "over-fanout", tile),
+    ):
+        with faults(code, at=at):
             spec.bind(**values)
     for value in (0, 2.5, math.inf):
         with every_fault(
@@ -163,16 +168,16 @@ def test_schema_objects_are_checked_like_yaml() -> None:
     spec = load(workload, {"arch": arch}, mapping, Renames())
     assert spec.check() == ()
     assert spec.workload["Y"].bounds == ((0, 3), (0, 2))
-    for build, word in (
-        (lambda: Storage(component="D", tensors=["A"], resue="slide"), "did you mean reuse"),
-        (lambda: Storage(component="D"), "`tensors` is missing"),
-        (lambda: Storage(component="D", tensors=["A"], reuse="slid"), "did you mean slide"),
-        (lambda: Temporal(rank_variable="m", tile_shape="2 *"), "found the end"),
-        (lambda: Workload(einsums=["Y[m] = A[m * m]"]), "not affine"),
-        (lambda: Arch(nodes=[{"type": "Memry", "name": "D"}]), "did you mean !Memory"),
-        (lambda: TensorAccess(name="A", projection=["m + k"]), "not a single rank variable"),
+    for build, code, at in (
+        (lambda: Storage(component="D", tensors=["A"], resue="slide"), "unknown-key", "resue"),
+        (lambda: Storage(component="D"), "missing-key", ""),
+        (lambda: Storage(component="D", tensors=["A"], reuse="slid"), "unknown-choice", "reuse"),
+        (lambda: Temporal(rank_variable="m", tile_shape="2 *"), "syntax-error", "tile_shape"),
+        (lambda: Workload(einsums=["Y[m] = A[m * m]"]), "not-affine", "einsums[0]"),
+        (lambda: Arch(nodes=[{"type": "Memry", "name": "D"}]), "invalid-structure", "nodes[0]"),
+        (lambda: TensorAccess(name="A", projection=["m + k"]), "syntax-error", "projection[0]"),
     ):
-        with pytest.raises(SpecError, match=word):
+        with faults(code, at=at):
             build()
     with faults("unknown-name", at="mapping.nodes[0].tensors[0]"):
         load(workload, arch, MappingSpec(nodes=[Storage(component="D", tensors=["B"]), *mapping.nodes]))
