@@ -129,9 +129,12 @@ def energy(report: Report, ax: Axes) -> Axes:
     largest = sorted(totals, key=lambda k: totals[k], reverse=True)
     # More colours than anyone can tell apart help nobody.
     named = largest[: len(SHADES) - 1]
+    # Colours follow the cascade and not the amounts: on sparse data a tensor has the same one.
+    known = [*report.problem.cascade.tensors, "operations", "leakage"]
+    shades = dict(zip([*sorted(named, key=known.index), "other tensors"], SHADES, strict=False))
     below = dict.fromkeys(components, 0.0)
     places = range(len(components))
-    for number, name in enumerate([*named, "other tensors"]):
+    for name in (*named, "other tensors"):
         heights = dict.fromkeys(components, 0.0)
         for i in items:
             found = kind(i.tensor, i.action)
@@ -141,7 +144,7 @@ def energy(report: Report, ax: Axes) -> Axes:
             continue
         ax.bar(
             places, list(heights.values()), bottom=list(below.values()), width=0.65, label=short(name),
-            color=SHADES[number % len(SHADES)], edgecolor="white", linewidth=0.6,
+            color=shades[name], edgecolor="white", linewidth=0.6,
         )  # fmt: skip
         below = {c: below[c] + heights[c] for c in components}
     for at, c in enumerate(components):

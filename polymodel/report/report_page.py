@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymodel.cost.records import violation_lines
@@ -146,16 +147,23 @@ def title(report: Report) -> str:
 
 
 def parts(report: Report, live: bool, plots: bool, command: str) -> list[Part]:
-    """The sections of a page: the tables to read first, pictures, plots, the other tables, sparse data,
-    provenance.
+    """The sections of a page: sparse data and tiles, the tables to read first, pictures, plots, the other
+    tables, provenance. Beside sparse data, titles of tables and plots say which count every zero.
 
     `live=False` leaves out lifetimes of elements, `plots=False` everything that takes matplotlib. `command`:
     the command line, which is shown.
     """
-    tables = _tables(report, live)
+    tables: list[Part] = _tables(report, live)
+    drawn: list[Part] = _plots(report) if plots else []
+    if says_sparse(report.problem):
+        tables, drawn = _with_zeros(tables), _with_zeros(drawn)
     first, rest = ([t for t in tables if t.opened is way] for way in (True, False))
-    result = [*first, *_pictures(report), *(_plots(report) if plots else ()), *rest]
-    return [*result, *_zeros(report, plots), *provenance(report, command)]
+    result = [*_zeros(report, plots), *first, *_pictures(report), *drawn, *rest]
+    return [*result, *provenance(report, command)]
+
+
+def _with_zeros(some: Sequence[Part]) -> list[Part]:
+    return [replace(p, title=f"{p.title}, every zero stored") for p in some]
 
 
 def _pictures(report: Report) -> list[Part]:

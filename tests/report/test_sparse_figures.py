@@ -121,6 +121,31 @@ def test_a_memory_without_throughput_makes_no_latency_a_lower_bound(tmp_path: Pa
     assert note.startswith("Z: the busiest instance of Reg is taken to be spared like all others")
 
 
+def test_pages_begin_with_sparse_data_and_tensors_keep_their_colours(tmp_path: Path) -> None:
+    """Figures of dense data came first, and colours followed the amounts, so that those of A and B changed
+    places between two plots of one page."""
+    report = pm.evaluate(loaded(tmp_path))
+    page = report.to_html()
+    at = [
+        page.index(f"<summary><h2>{t}")
+        for t in ("On sparse data", "Plot: energy on sparse data", "Table: Summ")
+    ]
+    assert at == sorted(at)
+    assert "Table: Summary, every zero stored" in page
+    shades = [
+        {patches.get_label(): patches[0].get_facecolor() for patches in one.plot("energy").containers}
+        for one in (report, report.sparse)
+    ]
+    assert shades[0].keys() >= {"A", "B", "Z", "operations"}
+    assert {name: shades[0][name] for name in shades[1]} == shades[1]
+
+
+def test_tables_without_rows_say_so(tmp_path: Path) -> None:
+    page = pm.evaluate(loaded(tmp_path)).sparse.to_html()
+    table = page[page.index("<h2>intersections</h2>") :]
+    assert table[: table.index("</div>") + 40].count("none") == 1
+
+
 def test_the_head_tells_cycles_and_what_fits_on_sparse_data(tmp_path: Path) -> None:
     report = pm.evaluate(loaded(tmp_path))
     assert not report.feasible
