@@ -29,7 +29,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--slices", type=int, metavar="N",
-        help="parts over which rows are distributed (default: 8); with --fit consecutive rows (default: 16)",
+        help="parts over which rows are distributed, each row to the part with the least load (default: 8); "
+        "with --fit parts of ceil(rows / N) consecutive rows, which may be fewer than N (default: 16)",
     )  # fmt: skip
     parser.add_argument(
         "--ranks",
