@@ -8,10 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.governor import look
 from polymodel.sparse.fibertree import Ints, LoopRank, build
 from polymodel.sparse.ranges import count_at_least
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic.nest import WalkedEinsum
+
+# Coordinates that are compared at a time: few enough to be sorted within a processor's cache.
+BLOCK = 2**20
+_DOING = "counting the steps of intersections"
 
 # Steps of two-finger, leader-follower and skip-ahead intersectors.
 
@@ -37,7 +42,22 @@ def intersections(nest: WalkedEinsum, loop: int, kind: str, leader: str = "") ->
     if len(tensors) != 2:
         what = f"{nest.plan.einsum}: a {kind} intersector of {len(tensors)} tensors at {name}"
         raise Refused(what, "bind it where two tensors meet", code="unsupported-binding")
-    visit, side = _comparisons(nest, tensors, loop)
+    bounds = [_bounds(nest, t, loop) for t in tensors]
+    depths = [next(p.depth for p in nest.places(t).values() if p.loop == loop) for t in tensors]
+    coords = [nest.level(t, d).coords for t, d in zip(tensors, depths, strict=True)]
+    upto = np.cumsum(sum(high - low for low, high in bounds))
+    total = begin = 0
+    while begin < upto.size:
+        look(_DOING)
+        done = int(upto[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(upto, done + BLOCK, side="right")))
+        some = [(low[begin:end], high[begin:end]) for low, high in bounds]
+        total += _steps(*_comparisons(some, coords), kind)
+        begin = end
+    return total
+
+
+def _steps(visit: Ints, side: Ints, kind: str) -> int:
     if kind == "two-finger":
         return int(side.size)
     same = (visit[1:] == visit[:-1]) & (side[1:] == side[:-1]) & (side[1:] < 2)
@@ -59,15 +79,13 @@ def _bounds(nest: WalkedEinsum, tensor: str, loop: int) -> tuple[Ints, Ints]:
     return low, np.where(present, starts[np.maximum(fibers, 0) + 1], 0)
 
 
-def _comparisons(nest: WalkedEinsum, tensors: list[str], loop: int) -> tuple[Ints, Ints]:
+def _comparisons(bounds: Sequence[tuple[Ints, Ints]], coords: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Return every comparison in order: the visit, and what advances (0 or 1 for one finger, 2 for both).
 
-    A coordinate is compared as long as neither fiber has ended, which is up to the smaller of their last
-    coordinates.
+    `bounds`: for each operand the elements low .. high - 1 of the fiber of each visit; `coords`: those of all
+    elements. A coordinate is compared as long as neither fiber has ended, which is up to the smaller of their
+    last coordinates.
     """
-    bounds = [_bounds(nest, t, loop) for t in tensors]
-    depths = [next(p.depth for p in nest.places(t).values() if p.loop == loop) for t in tensors]
-    coords = [nest.level(t, d).coords for t, d in zip(tensors, depths, strict=True)]
     stop = np.full(bounds[0][0].size, np.iinfo(np.int64).max)
     for (low, high), c in zip(bounds, coords, strict=True):
         ends = c[np.maximum(high - 1, 0)] if c.size else np.zeros(high.size, dtype=np.int64)
