@@ -132,7 +132,8 @@ def _is_unknown(
     if known.actual is not None:
         return True
     mine = sharpest(c for c in (*others, condition) if c.leader == condition.leader)
-    if len(mine) > 1 and known.law is None:
+    several = len(mine) > 1
+    if several and known.law is None:
         return False
     union = structure.led(condition.leader).union
     windows = [x for x in union.projection if len(x.variables) > 1] if union is not None else []
@@ -141,7 +142,7 @@ def _is_unknown(
         if counters.variable in names:
             parts = group_numbers(digit_columns(counters, condition.digits), counters.size)
             if (np.diff(parts) < 0).any():
-                return False  # the part has gaps
+                return known.law is not None and not several  # the part has gaps: its points are counted
     return True
 
 

@@ -254,7 +254,8 @@ class LinkSums:
         met = tuple(m for m in looked.meetings if self._is_actual(m))
         parts: tuple[Condition | Meeting, ...] = (*given, *met, *overlaps(modelled))
         parts += tuple(m for m in looked.meetings if m not in met)
-        tally = LinkTally(self.structure, self.chain, parts, by_value or looked.by_value)
+        by_value = by_value or looked.by_value
+        tally = LinkTally(self.structure, self.chain, parts, by_value, self._pointwise)
         counted = self._counted(tally, kind)
         factor, sure = self._met(tally, looked.meetings)
         leaders = [c.leader for c in given] + [t for m in met for t in m.leaders]
@@ -306,7 +307,7 @@ class LinkSums:
         None where it does not follow position by position. `instances`: for each rank variable, the part that
         each value belongs to."""
         alike = [c for c in useful if not self._is_placed(c)]
-        tally = LinkTally(self.structure, (), tuple(useful), False)
+        tally = LinkTally(self.structure, (), tuple(useful), False, self._pointwise)
         known = [PlacedTiles.of(tally, c, self.data[c.leader]) for c in useful if c not in alike]
         placed = [p for p in known if p is not None]
         chances = [self._holds(tally, c) for c in alike]
@@ -350,7 +351,8 @@ class LinkSums:
             for c in m.conditions
         )
         useful = sharpest(useful)
-        tally = LinkTally(self.structure, self.chain, (*overlaps(useful), *modelled), looked.by_value)
+        asked: tuple[Condition | Meeting, ...] = (*overlaps(useful), *modelled)
+        tally = LinkTally(self.structure, self.chain, asked, looked.by_value, self._pointwise)
         counted = np.broadcast_to(self._counted(tally, kind), [p.size for p in tally.picks])
         each = self._met(tally, modelled)[0] * self._factor(tally, useful)
         factor = np.broadcast_to(each, counted.shape)
@@ -376,6 +378,13 @@ class LinkSums:
         of which only the density is known. Then all nonzeros that might move are counted."""
         own = [c for c in conditions if self.structure.led(c.leader).tensor == self.tensor]
         return self.data[self.tensor].actual is None and not all(map(self._holds_own, own))
+
+    @property
+    def _pointwise(self) -> frozenset[str]:
+        """Tensors of whose parts only the number of points matters."""
+        return frozenset(
+            t for t, known in self.data.items() if known.actual is None and known.law is not None
+        )
 
     def _counted(self, tally: LinkTally, kind: str) -> Bools:
         if self.link is None:

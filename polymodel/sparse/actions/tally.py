@@ -7,7 +7,8 @@ the sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from itertools import pairwise
 from math import prod
 from typing import Protocol
 
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from polymodel.arithmetic import Affine
 from polymodel.errors import Refused
 from polymodel.frozen import dataclass
-from polymodel.integers import distinct_numbers
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, distinct_rows, group_numbers
 from polymodel.sparse.actions.join import MOST_ROWS, GroupTable, weighted_count
 from polymodel.sparse.actions.join import VariableParts as JoinAxis
@@ -54,7 +54,8 @@ class Atoms:
     `extent`: number of values in the atom. `read`, `write`: whether the atom represents all atoms that share
     its read, or its residency. `first`, `here`: per level of the chain, see `LinkTally.partial`. `sizes`,
     `groups`: size and number of each condition's part, by the condition's number; `solid`: whether the values
-    of its parts are consecutive. `inner`: what joint conditions examine.
+    of its parts are consecutive. Where they are not, `offsets` are the sets of their values from 0 on, and
+    `shapes` the number of the part's set. `inner`: what joint conditions examine.
     """
 
     variable: str
@@ -66,11 +67,21 @@ class Atoms:
     sizes: dict[int, Ints]
     groups: dict[int, Ints]
     solid: dict[int, bool]
+    shapes: dict[int, Ints]
+    offsets: dict[int, tuple[Ints, ...]]
     inner: dict[int, Inner]
 
     def labels(self) -> tuple[Ints, Ints]:
         """Return the class of each atom, and one atom of each class."""
-        columns = [self.extent, self.read, self.write, *self.first, *self.here, *self.sizes.values()]
+        columns = [
+            self.extent,
+            self.read,
+            self.write,
+            *self.first,
+            *self.here,
+            *self.sizes.values(),
+            *self.shapes.values(),
+        ]
         columns += [c for x in self.inner.values() for c in x.columns]
         first, numbers = distinct_rows([c.astype(np.int64) for c in columns], self.extent.size)
         return numbers, first
@@ -78,7 +89,7 @@ class Atoms:
 
 class LinkTally:
     """Sums over the transfers of one link, the last one of `chain` (if it is empty, over the operations of
-    the Einsum)."""
+    the Einsum). `pointwise`: tensors of whose parts only the number of points matters."""
 
     def __init__(
         self,
@@ -86,8 +97,10 @@ class LinkTally:
         chain: Sequence[TransferEdge],
         conditions: Sequence[Condition | Meeting],
         by_value: bool,
+        pointwise: Collection[str] = (),
     ) -> None:
         self.structure = structure
+        self.pointwise = pointwise
         self.chain = tuple(chain)
         self.conditions = tuple(conditions)
         self.by_value = by_value
@@ -110,6 +123,7 @@ class LinkTally:
         numbers = group_numbers(digit_columns(counters, fine), counters.size)
         pick, extent = np.unique(numbers, return_index=True)[1], np.bincount(numbers)
         sizes, groups, solid, meets = {}, {}, {}, {}
+        shapes, offsets = {}, {}
         for i, condition in enumerate(self.conditions):
             if counters.foreign or not any(counters.variable in variables[t] for t in condition.leaders):
                 continue
@@ -119,6 +133,10 @@ class LinkTally:
             counts = np.bincount(parts)
             sizes[i], groups[i] = counts[parts][pick], parts[pick]
             solid[i] = bool((np.diff(parts) >= 0).all())
+            if isinstance(condition, Meeting) or solid[i] or condition.leader not in self.pointwise:
+                continue
+            kinds, offsets[i] = offsets_of(parts)
+            shapes[i] = kinds[parts][pick]
         if counters.foreign:
             extent = np.ones(pick.size, np.int64)
         reads = writes = np.ones(pick.size, np.bool_)
@@ -140,6 +158,8 @@ class LinkTally:
             sizes,
             groups,
             solid,
+            shapes,
+            offsets,
             meets,
         )
 
@@ -244,13 +264,39 @@ class LinkTally:
         result = []
         sizes = {a.variable: a.sizes[number] for a in self.axes if number in a.sizes}
         for expression, extents in self._extents(used, sizes):
-            names = expression.variables
-            if len(names) > 1 and not all(self.axes[at[v]].solid[number] for v in names if v in at):
+            names = [v for v in expression.variables if v in at]
+            if len(expression.variables) < 2 or all(self.axes[at[v]].solid[number] for v in names):
+                result.append(window(expression, extents))
+            elif self._counts_points(condition.leader):
+                result.append(self._gapped_window(expression, extents, number))
+            else:
                 message = f"{self.structure.name}: what is used of {condition.leader} has gaps"
                 remedy = "let the spatial loop be no part of its ranks, or leave out the action"
                 raise Refused(message, remedy, code="unsupported-window")
-            result.append(window(expression, extents))
         return tuple(result)
+
+    def _counts_points(self, leader: str) -> bool:
+        """Return whether the points of a part with gaps say all: of a tensor with a law of points, whose
+        parts lie inside one another, so that none is the intersection of two windows."""
+        mine = sorted((c.digits for c in self.conditions if c.leaders == (leader,)), key=len)
+        nested = all(a <= b for a, b in pairwise(mine))
+        return leader in self.pointwise and nested
+
+    def _gapped_window(self, expression: Affine, extents: tuple[Ints, ...], number: int) -> Ints:
+        """Return the number of distinct values of an expression, of whose variables some take values with
+        gaps in the part of this condition."""
+        axes = {a.variable: (n, a) for n, a in enumerate(self.axes)}
+        kinds: list[Ints] = []
+        values: list[Callable[[int], Ints]] = []
+        for variable, extent in zip(expression.variables, extents, strict=True):
+            n, atoms = axes.get(variable, (0, None))
+            if atoms is None or number not in atoms.shapes:
+                kinds.append(extent)
+                values.append(np.arange)
+            else:
+                kinds.append(self._whole(n, atoms.shapes[number]))
+                values.append(atoms.offsets[number].__getitem__)
+        return distinct_values(expression, tuple(kinds), values)
 
     def joint_parts(self, meeting: Meeting) -> tuple[Ints, tuple[Ints, ...], Ints]:
         """Return the number of parts, the points of the largest part of each leader, and whether all parts
@@ -383,14 +429,37 @@ def window(expression: Affine, extents: tuple[NDArray[np.generic], ...]) -> Ints
         return np.ones(1, np.int64)
     if len(extents) == 1:
         return extents[0].astype(np.int64)
-    strides = [abs(c) for _, c in expression.terms]
-    shape = np.broadcast_shapes(*(e.shape for e in extents))
-    full = np.array([np.broadcast_to(e, shape).reshape(-1) for e in extents], dtype=np.int64)
-    kinds, back = np.unique(full, axis=1, return_inverse=True)
-    sizes = np.empty(kinds.shape[1], np.int64)
-    for i, kind in enumerate(kinds.T):
-        values = np.zeros(1, np.int64)
-        for stride, extent in zip(strides, kind, strict=True):
-            values = distinct_numbers(np.add.outer(values, stride * np.arange(extent)))
-        sizes[i] = values.size
+    return distinct_values(expression, extents, [np.arange] * len(extents))
+
+
+def distinct_values(
+    expression: Affine, kinds: tuple[NDArray[np.generic], ...], values: Sequence[Callable[[int], Ints]]
+) -> Ints:
+    """Return the number of distinct values of an affine expression. `values`: for each of its variables the
+    values that it takes, from 0 on, by its entry in `kinds`."""
+    shape = np.broadcast_shapes(*(k.shape for k in kinds))
+    full = np.array([np.broadcast_to(k, shape).reshape(-1) for k in kinds], dtype=np.int64)
+    several, back = np.unique(full, axis=1, return_inverse=True)
+    sizes = np.empty(several.shape[1], np.int64)
+    for i, each in enumerate(several.T.tolist()):
+        found = np.zeros(1, np.int64)
+        for (_, stride), kind, taken in zip(expression.terms, each, values, strict=True):
+            found = np.unique(np.add.outer(found, stride * taken(kind)))
+        sizes[i] = found.size
     return sizes[back.reshape(-1)].reshape(shape)
+
+
+def offsets_of(parts: Ints) -> tuple[Ints, tuple[Ints, ...]]:
+    """Return, for each part, which one of several sets of offsets its values have, and these sets. `parts`:
+    the part of each value."""
+    order, counts = np.argsort(parts, kind="stable"), np.bincount(parts)
+    begins = np.cumsum(counts) - counts
+    kinds = np.zeros(counts.size, np.int64)
+    found: list[Ints] = []
+    for size in np.unique(counts).tolist():
+        which = np.flatnonzero(counts == size)
+        rows = order[begins[which][:, None] + np.arange(size)]
+        different, back = np.unique(rows - rows[:, :1], axis=0, return_inverse=True)
+        kinds[which] = back.reshape(-1) + len(found)
+        found += list(different)
+    return kinds, tuple(found)

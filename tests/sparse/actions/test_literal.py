@@ -18,7 +18,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
-from polymodel.sparse.density import Actual, Uniform
+from polymodel.sparse.density import Actual, RankNnz, Uniform
 from polymodel.sparse.tensor import SparseTensor
 from tests.faults import refused
 from tests.sparse.actions.literal import Literal
@@ -161,7 +161,7 @@ def test_of_windows_what_is_no_bound_is_the_mean(problem: Problem, data: st.Data
     try:
         found, labels = ours(problem, known, packed)
     except Refused:
-        # Windows of what is used have gaps: refused by name, see test_windows_with_gaps_are_refused.
+        # Several windows with gaps of one tensor, of which none contains the other.
         reject()
     for (tensor, node, kind), label in labels.items():
         for state in (*STATES, "effectual"):
@@ -182,16 +182,42 @@ def test_the_walk_agrees_with_the_engines_on_dense_data(problem: Problem) -> Non
     assert all(isinstance(n, int) for n in found.values())
 
 
-def test_windows_with_gaps_are_refused() -> None:
+def gapped(sizes: dict[str, int], tile: int = 2, fanout: int = 2) -> Problem:
     """Instances that share B take every other p: their parts of A's windows together have gaps."""
     nodes = (
-        StorageNode("DRAM", TENSORS), Loop("p", 2, None, True, "PE", "X"), Loop("p", 1),
+        StorageNode("DRAM", TENSORS), Loop("p", tile, None, True, "PE", "X"), Loop("p", 1),
         StorageNode("RF", ("B",)), ComputeNode("Z", "MAC"),
     )  # fmt: skip
-    machine = hierarchy({"DRAM": (rule("skip", ("B",), ("A",)),)}, fanout=2)
-    problem = Problem(product_of(WINDOWS, {"p": 4, "r": 2, "n": 2}), machine, LoopTree(nodes))
+    machine = hierarchy({"DRAM": (rule("skip", ("B",), ("A",)),)}, fanout=fanout)
+    return Problem(product_of(WINDOWS, sizes), machine, LoopTree(nodes))
+
+
+@pytest.mark.parametrize(
+    ("p", "r", "tile", "fanout", "nnz"),
+    [(4, 2, 2, 2, 2), (6, 2, 3, 2, 1), (6, 1, 2, 3, 2), (7, 2, 3, 3, 3), (5, 3, 2, 3, 2), (6, 2, 3, 2, 0)],
+)
+def test_windows_with_gaps_are_the_mean_over_all_placements(
+    p: int, r: int, tile: int, fanout: int, nnz: int
+) -> None:
+    """Of uniform data the points of a part say how likely it is empty, wherever they are."""
+    problem = gapped({"p": p, "r": r, "n": 2}, tile, fanout)
+    size = p + r - 1
     known = {t: dense_data(t) for t in TENSORS}
-    known["A"] = TensorData("A", Uniform.of(("R0",), (5,), nnz=2))
+    known["A"] = TensorData("A", Uniform.of(("R0",), (size,), nnz=nnz))
+    walk, mean = Literal(problem), Counter()
+    placements = list(combinations([(i,) for i in range(size)], nnz))
+    for chosen in placements:
+        for key, n in walk({"A": chosen}).items():
+            mean[key] += n / len(placements)
+    found, labels = ours(problem, known, set())
+    same(found, mean, approx=True)
+    assert "bound" not in labels.values()
+
+
+def test_windows_with_gaps_of_a_model_with_places_are_refused() -> None:
+    problem = gapped({"p": 4, "r": 2, "n": 2})
+    known = {t: dense_data(t) for t in TENSORS}
+    known["A"] = TensorData("A", RankNnz.of(("R0",), (5,), [1, 0, 0, 0, 1]))
     with refused("unsupported-window"):
         ours(problem, known, set())
     nonzero = SparseTensor.from_coo("A", ("R0",), (5,), [[0, 4]], [1, 1])
