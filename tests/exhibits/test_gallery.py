@@ -27,7 +27,7 @@ from polymodel.exhibits.nvdla import CORES, Core, evaluated, frames
 AGREEMENT = {
     "fused_layers": (0.011, 0), "looptree": (0.0, 25), "timeloop_page": (0.0, 5), "bounds": (0.0, 1),
     "tensaurus": (0.43, 16), "eyeriss": (1.02, 5), "tiler_swift": (0.06, 2), "models": (0.011, 17),
-    "passes": (0.0, 3), "extensor": (0.0, 9), "sigma": (0.12, 12), "outerspace": (0.9, 10),
+    "passes": (0.0, 3), "extensor": (0.21, 9), "sigma": (0.12, 12), "outerspace": (0.9, 10),
     "gamma": (0.88, 8), "sparseloop": (0.19, 14), "nvdla": (0.38, 0), "highlight": (0.004, 3),
     "tailors": (0.97, 0), "drt": (0.09, 0), "sparseloop_pe": (0.066, 0),
     "sparseloop_dram": (0.04, 12), "sparse_tensor_core": (1.0, 11),
