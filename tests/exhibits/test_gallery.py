@@ -225,17 +225,17 @@ def sentences() -> list[str]:
     dram, ratio = eyeriss.moved(first, "DRAM"), sparseloop_dram.LAYERS["conv1"].ratio
     more = eyeriss.moved(own, "GLB")
     return [
-        f"Of CONV1 all reads and writes are {every} MB, less fills {less_fills}, less fills and drains "
-        f"{less_both}.",
+        f"For CONV1, all reads and writes are {every} MB, without fills {less_fills}, without fills and "
+        f"drains {less_both}.",
         f"({third.channels * third.channel_sets} channels, {third.filter_sets} sets of filters: "
         f"{eyeriss.moved(third, 'GLB'):.1f} MB)",
         f"({own.channels * own.channel_sets} channels, {own.filter_sets} sets) it moves {more:.1f} MB, "
-        f"{100 * (more / printed - 1):.0f} % more than is printed",
+        f"{100 * (more / printed - 1):.0f} % more than the paper prints",
         f"longer from CONV2 on ({times.split(', ', 1)[1]} ms)",
-        f"{dram:.2f} / {ratio} = {dram / ratio:.2f} MB of CONV1, where {eyeriss.PRINTED['CONV1'][4]} are "
+        f"{dram:.2f} / {ratio} = {dram / ratio:.2f} MB for CONV1, where {eyeriss.PRINTED['CONV1'][4]} is "
         "printed",
-        f"The processing times that are printed make {rates[0]:.1f}, more than the 35 of the abstract; the "
-        f"latencies of the model make {rates[1]:.1f}.",
+        f"The printed processing times give {rates[0]:.1f}, more than the 35 of the abstract; the latencies "
+        f"of the model give {rates[1]:.1f}.",
     ]
 
 
