@@ -234,7 +234,7 @@ class ExploreProgress(ProgressLine):
             self.finish()
 
     def __call__(self, progress: Progress) -> None:
-        if progress.of == "evaluate" and not progress.done:
+        if progress.of == "evaluate" and not progress.done and progress.overall is None:
             self.phase = self.clock() - self.begun  # from here on the share is that of the evaluation
         self.latest = progress
         self.again()

@@ -325,7 +325,7 @@ class Progress:
 
     `best`: the best value of the first objective so far, None before any; `bound`: a lower bound of it.
     `looked`: combinations of tile sizes, and joins of them, that were examined so far. `spent`: the elapsed
-    share of the time limit.
+    share of the time limit. `overall`: the completed share of all searches, if there are more.
     """
 
     done: int
@@ -335,10 +335,13 @@ class Progress:
     looked: int = 0
     bound: float = 0.0
     spent: float = 0.0
+    overall: float | None = None
 
     @property
     def share(self) -> float:
         """The completed share of the steps, or the elapsed share of the time limit if that is larger."""
+        if self.overall is not None:
+            return self.overall
         return max(self.done / max(self.total, 1), min(self.spent, 1.0))
 
     @property

@@ -201,7 +201,7 @@ def read_search_request(
     reader.raise_if_any()
     request = Request(wanted, narrowed, share, seconds, workers, progress)
     request = replace(request, at_most=at_most, area=total_area(hierarchy))
-    section = reader.section_of(spec, wanted)
+    section = reader.section_of(spec, objectives=wanted, eps=share, time_limit=seconds)
     return CheckedRequest(request, machine, choices, section)
 
 
@@ -240,9 +240,9 @@ class _RequestReader(MapspaceConstraints):
             return ("constraints", name), self.given_faults
         return super().where(name)
 
-    def section_of(self, spec: Spec, objectives: Sequence[str]) -> ExploreSection:
-        """Return the section of the spec with all that was passed as arguments."""
-        passed = {**self.given, **({"objectives": objectives} if "objectives" in self.given else {})}
+    def section_of(self, spec: Spec, **checked: object) -> ExploreSection:
+        """Return the section of the spec with all that was passed as arguments. `checked`: fields as read."""
+        passed = {**self.given, **{n: value for n, value in checked.items() if n in self.given}}
         return (spec.raw_explore or ExploreSection()).model_copy(update=passed)
 
     def sparse_choices(self, spec: Spec, objectives: Sequence[str]) -> tuple[SparseArchitecture, ...]:

@@ -474,32 +474,32 @@ def _on_sparse_data(
     spec: Spec, asked: CheckedRequest, request: Request, reporter: _Reporter, stopped: _Stop, end: float
 ) -> tuple[SearchResult, tuple[Point, ...], Quality | None]:
     """The result by lower bounds, the points on the front of sparse data, and their quality."""
-    # the sparse modules take long to load, and searches on dense data do without them
-    from polymodel.mapper import sparse_choices, sparse_local, sparse_objectives
+    # searches on dense data do without the sparse modules, which take long to load
+    from polymodel.mapper import sparse_choices, sparse_local, sparse_objectives, sparse_progress
     from polymodel.sparse.actions.inputs import tensor_data
-
-    def done(number: int, total: int) -> bool:
-        reporter.send(Progress(number, total, "evaluate"))
-        return not stopped.flag
 
     data, found, machines = tensor_data(spec.workload, folder=spec.data_folder), [], []
     every = asked.choices or (sparse_choices.SparseArchitecture(spec, ""),)
+    steps = sparse_progress.SparseProgress(reporter.send, lambda: stopped.flag, len(every), end)
+    request = replace(request, progress=steps if reporter.progress else None, stop=steps.stop)
     for k, one in enumerate(every):
         mine, until = sparse_choices.shared_out(request, len(every) - k, end)
+        steps.search(k, until)
         machine = one.on(asked.hierarchy) if asked.choices else asked.hierarchy
         bounded = sparse_objectives.bounded(one.spec, machine, mine, data)
         again = partial(search, spec.workload, machine)
         machines.append(sparse_local.explored(one, machine, bounded))
         result = again(bounded)
         stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
-        found.append(sparse_choices.evaluated(one, result, mine, bounded, data, again, done, until))
+        more = bounded, data, again, steps.evaluated, until
+        found.append(sparse_choices.evaluated(one, result, mine, *more))
         stopped.flag = stopped.flag or earlier
         if stopped.flag or monotonic() > end:
             break
     whole = sparse_choices.together(found, len(every))
-    whole = sparse_local.improved(whole, machines, request, data, end, lambda: stopped.flag)
+    whole = sparse_local.improved(whole, machines, request, data, end, steps.local_search())
     looked = [*whole.looked, *whole.besides]
-    final = _front([p for p in whole.best or looked if sparse_objectives.admitted(p, request)])
+    final = sparse_choices.used_choices(_front(whole.admitted(request)), every)
     rated = partial(sparse_objectives.quality, whole.result, looked, len(whole.besides))
     return whole.result, final, rated(final, whole.proven) if final else None
 

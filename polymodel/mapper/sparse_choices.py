@@ -18,12 +18,14 @@ from polymodel.loading import Spec
 from polymodel.mapper.confirm import Point
 from polymodel.mapper.records import Request, SearchResult
 from polymodel.mapper.sparse_objectives import admitted, more_points, sparse_points
+from polymodel.mapping.looptree import ComputeNode, LoopTree, StorageNode
 from polymodel.objectives import on_sparse_data
 from polymodel.sparse.actions.data import TensorData
 from polymodel.spec.arch_schema import (
     ComputeUnit,
     Memory,
     SparseAction,
+    SparseActionChoice,
     SparseChoices,
     SparseSection,
 )
@@ -34,16 +36,19 @@ Array = Any
 WRITTEN = "mapping.sparse."  # before the places of faults in sections that are chosen
 MOST = 64  # combinations that one exploration searches
 Given = Mapping[str, SparseChoices]
-Chosen = tuple[SparseSection, tuple[str, ...]]  # of one component, with the choices in words
+Word = tuple[str, tuple[str, ...]]  # a choice in words, and the tensors that it is about
+Chosen = tuple[SparseSection, tuple[Word, ...]]  # of one component
 
 
 @dataclass(frozen=True)
 class SparseArchitecture:
-    """One combination of choices: the spec with these choices, their description, and each in words."""
+    """One combination of choices: the spec with these choices, their description, and each in words.
+    `about`: component -> each of its choices in words, with the tensors that it is about."""
 
     spec: Spec
     text: str
     words: tuple[str, ...] = ()
+    about: tuple[tuple[str, tuple[Word, ...]], ...] = ()
 
     def on(self, hierarchy: Hierarchy) -> Hierarchy:
         """The hierarchy of an exploration with the sparse sections of this architecture."""
@@ -94,27 +99,71 @@ def _at_choices(fault: Diagnostic, path: Path, faults: Faults) -> Diagnostic:
 
 
 def _sections(node: Memory | ComputeUnit, rule: SparseChoices) -> Iterator[Chosen]:
-    """The `sparse:` section of one component for each combination of its choices."""
+    """The `sparse:` section of one component for each combination of its choices. Combinations that make the
+    same section are one."""
     written = node.sparse or SparseSection()
     formats = [[(tensor, f) for f in listed] for tensor, listed in rule.format.items()]
-    actions = [[(a, kind) for kind in a.kinds] for a in rule.actions]
+    actions = [[_effective(a, kind, written) for kind in a.kinds] for a in rule.actions]
     fits = rule.fit or (written.fit,)
+    seen = []
     for forms, chosen, fit in product(product(*formats), product(*actions), fits):
-        more = tuple(SparseAction.model_validate({k: a.of, "on": a.on}) for a, k in chosen if k != "none")
+        all_formats = {**written.format, **dict(forms)}
         changed = {
-            "format": {**written.format, **dict(forms)},
-            "actions": (*written.actions, *more),
+            "format": all_formats,
+            "actions": (*written.actions, *(action for _, actions in chosen for action in actions)),
             "fit": fit,
         }
-        words = [f"{t} in {_format_text(f)}" for t, f in forms]
-        words += [f"{k} {', '.join(a.of)}" if k != "none" else f"{', '.join(a.of)} moves" for a, k in chosen]
-        words += [f"fit {_fit_text(fit)}"] if rule.fit else []
+        if changed in seen:
+            continue
+        seen.append(changed)
+        words: list[Word] = [(f"{t} in {_format_text(f)}", (t,)) for t, f in forms]
+        words += [word for word, _ in chosen]
+        compressed = tuple(t for t, f in all_formats.items() if f != "dense")
+        words += [(f"fit {_fit_text(fit)}", compressed)] if rule.fit else []
         yield written.model_copy(update=changed), tuple(words)
+
+
+def _effective(
+    choice: SparseActionChoice, kind: str, written: SparseSection
+) -> tuple[Word, tuple[SparseAction, ...]]:
+    """What a memory or unit does if `kind` is chosen, in words, and the actions that it needs besides those
+    that are written. What is skipped is not gated."""
+    own = {k: SparseAction.model_validate({k: choice.of, "on": choice.on}) for k in ("skip", "gate")}
+    does = next((k for k, action in own.items() if k == kind or action in written.actions), "")
+    names = ", ".join(choice.of)
+    more = (own[does],) if does and own[does] not in written.actions else ()
+    return (f"{does} {names}" if does else f"{names} moves", choice.of), more
+
+
+def used_choices(points: Sequence[Point], every: Sequence[SparseArchitecture]) -> tuple[Point, ...]:
+    """The points, each described by the choices that its mapping uses: those about tensors that a memory
+    keeps, and those of units that compute."""
+    known = {one.text: one for one in every}
+    return tuple(replace(p, chosen=_used_text(p.candidate.tree, known[p.chosen])) for p in points)
+
+
+def _used_text(tree: LoopTree, one: SparseArchitecture) -> str:
+    held: dict[str, set[str]] = {}
+    for _, node, _ in tree.walk():
+        if isinstance(node, StorageNode):
+            held.setdefault(node.component, set()).update(node.tensors)
+        elif isinstance(node, ComputeNode):
+            held.setdefault(node.component, set()).update(one.spec.workload.tensors, ["compute"])
+    tensors = {"compute", *one.spec.workload.tensors}
+    parts = []
+    for component, words in one.about:
+        kept = held.get(component, set())
+        # a name that is no tensor is a set expression, which may be about any
+        used = [word for word, about in words if kept & {*about} or (kept and {*about} - tensors)]
+        parts += [f"{component}: {', '.join(used)}"] if used else []
+    return "; ".join(parts)
 
 
 def _format_text(written: object) -> str:
     if isinstance(written, Mapping):
-        return str(written.get("format", shown(written)))
+        name = str(written.get("format", ""))
+        more = [f"{k} {shown(v)}" for k, v in written.items() if k != "format"]
+        return " ".join([name, *more]).strip()
     return "-".join(map(_format_text, written)) if isinstance(written, (list, tuple)) else str(written)
 
 
@@ -125,9 +174,9 @@ def _fit_text(fit: object) -> str:
 def _with(spec: Spec, chosen: Mapping[str, Chosen]) -> SparseArchitecture:
     """The spec with the chosen sections. Raises SpecError for wrong formats and actions."""
     result = spec.with_sparse({name: section for name, (section, _) in chosen.items()})
-    text = "; ".join(f"{name}: {', '.join(words)}" for name, (_, words) in chosen.items())
-    each = tuple(one for _, words in chosen.values() for one in words)
-    return SparseArchitecture(result.bind(), text, each)
+    about = tuple((name, words) for name, (_, words) in chosen.items())
+    text = "; ".join(f"{name}: {', '.join(w for w, _ in words)}" for name, words in about)
+    return SparseArchitecture(result.bind(), text, tuple(w for _, words in about for w, _ in words), about)
 
 
 # A search per architecture, and the merged results.
@@ -146,6 +195,10 @@ class SparseSearch:
     besides: tuple[Point, ...] = ()
     proven: Array = field(default_factory=lambda: np.zeros((0, 0)), compare=False)
     best: tuple[Point, ...] = ()
+
+    def admitted(self, request: Request) -> list[Point]:
+        """The points among which the front is that fit and obey the limits."""
+        return [p for p in self.best or (*self.looked, *self.besides) if admitted(p, request)]
 
     def called(self, text: str) -> SparseSearch:
         """Return the same result, with a description of the choices at each point."""
