@@ -28,7 +28,7 @@ from polymodel.mapper.budget import CUT
 from polymodel.mapper.einsum_rules import is_box, touches_boxes
 from polymodel.mapper.records import CLOSE, Candidate, Limits
 from polymodel.mapper.windows import variables_of
-from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
+from polymodel.mapping.looptree import Loop, LoopTree, StorageNode, pipelines
 from polymodel.mapping.mapspace_constraints import WORKING_SET, measured_memory
 from polymodel.objectives import (
     SearchFigures,
@@ -520,9 +520,15 @@ def fused_tensors(tree: LoopTree, cascade: Cascade, backing: str) -> tuple[str, 
 
 
 def fused_loops(tree: LoopTree) -> str:
-    """Loops above several Einsums with their tile shapes, by Einsums: `A-C: m 16, n 8; D-E: m 4`."""
+    """Loops above several Einsums with their tile shapes, by Einsums: `A-C: m 16, n 8; D-E: m 4`.
+
+    A loop whose iterations a pipeline overlaps is `m 8 pipelined`; one with a first tile of 9, `m 8 first 9`.
+    """
     groups: dict[tuple[str, ...], list[str]] = {}
+    overlapped = {p.loop for p in pipelines(tree)}
     for number, node, _ in tree.walk():
         if isinstance(node, Loop) and len(below := tree.below[number]) > 1:
-            groups.setdefault(below, []).append(f"{node.rank_variable} {node.tile_shape}")
+            text = f"{node.rank_variable} {node.tile_shape}"
+            text += "" if node.initial_tile_shape is None else f" first {node.initial_tile_shape}"
+            groups.setdefault(below, []).append(text + " pipelined" * (number in overlapped))
     return "; ".join(f"{e[0]}-{e[-1]}: {', '.join(loops)}" for e, loops in groups.items())

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
+from math import prod
 
 from polymodel.mapper.records import Limits
 from polymodel.workload.einsum import Cascade, Einsum
 
 Shared = dict[str, str]  # one loop: its rank variable in each Einsum
+Fused = tuple[tuple[str, tuple[str, ...]], ...]  # per Einsum the rank variables of its fused loops
 MOST_LOOPS = 3  # over one run of Einsums
-LONGEST = 4  # Einsums of a run
+LONGEST = 6  # Einsums of a run
+SPLIT_AGAIN = 3  # Einsums of a run, some of which have more loops
 
 
 @dataclass(frozen=True)
@@ -31,21 +34,31 @@ class FusedLimits(Limits):
         return tensor in self.handed
 
 
-def fusions(cascade: Cascade, limits: Limits) -> Iterator[tuple[tuple[str, tuple[str, ...]], ...]]:
+def fusions(cascade: Cascade, limits: Limits) -> Iterator[Fused]:
     """What `FusedLimits.fused` may be: a run of Einsums has the same loops, or some of them have more below
-    these. Short runs come first."""
+    these. Runs come first in which most operations may overlap with those of another Einsum, with few loops.
+    """
+
+    def least_overlap(every: Fused) -> tuple[float, int]:
+        several = [_points(cascade[e]) for e, _ in every]
+        return max(several) - sum(several), max(len(loops) for _, loops in every)
+
+    yield from sorted(_fusions(cascade, limits), key=least_overlap)
+
+
+def _fusions(cascade: Cascade, limits: Limits) -> Iterator[Fused]:
     einsums = cascade.einsums
     for length in range(2, min(LONGEST, len(einsums)) + 1):
         for first in range(len(einsums) - length + 1):
             run = einsums[first : first + length]
             for loops in _nests(cascade, run, limits):
                 yield tuple((e.name, tuple(loop[e.name] for loop in loops)) for e in run)
-                yield from _with_more(cascade, run, loops, limits)
+                yield from _with_more(cascade, run, loops, limits) if length <= SPLIT_AGAIN else ()
 
 
 def _with_more(
     cascade: Cascade, run: Sequence[Einsum], outer: Sequence[Shared], limits: Limits
-) -> Iterator[tuple[tuple[str, tuple[str, ...]], ...]]:
+) -> Iterator[Fused]:
     """The run below `outer`, a part of it below more loops."""
     for a, b in product(range(len(run)), range(len(run) + 1)):
         if not 2 <= b - a < len(run):
@@ -57,6 +70,11 @@ def _with_more(
             if len(every) <= MOST_LOOPS and all(_apart(every, e.name) for e in part):
                 mine = {e.name: every if e.name in inside else outer for e in run}
                 yield tuple((e, tuple(loop[e] for loop in loops)) for e, loops in mine.items())
+
+
+def _points(einsum: Einsum) -> float:
+    """The size of the box around its iteration space."""
+    return float(prod(high - low + 1 for low, high in einsum.bounds))
 
 
 def _apart(loops: Sequence[Shared], einsum: str) -> bool:
@@ -97,7 +115,7 @@ def _tied(maker: Einsum, reader: Einsum, tensor: str, variable: str) -> str | No
     return None
 
 
-def fused(cascade: Cascade, limits: Limits, loops: tuple[tuple[str, tuple[str, ...]], ...]) -> FusedLimits:
+def fused(cascade: Cascade, limits: Limits, loops: Fused) -> FusedLimits:
     """The limits, with these fused loops."""
     run = [cascade[e] for e, _ in loops]
     made = {a.tensor for e in run for a in e.outputs}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice, product
+from itertools import chain, islice, product
 from math import inf
 from time import perf_counter
 
@@ -29,10 +29,14 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import SearchFigures, score, summed, uses, value
 from polymodel.workload.einsum import Cascade
 
-FUSIONS = 24  # choices of fused loops that are searched
+FUSIONS = 16  # choices of fused loops that are searched
+UNEVEN = 32  # largest extent of which all tiles are searched without a time limit
+BRIEFLY = 1.5  # seconds per Einsum of a search for pipelines, at least, where the time is limited
+COARSELY = 0.05  # `eps` of these searches there
 ASSIGNMENTS = 16  # choices of compute units that are searched
 SEEDS = 200  # mappings of one search that are tried as pipelines, per objective
 CLIMBS = 4  # mappings from which changes are tried, per objective
+PAIRS = 64  # changes of a tile and a storage node at once, of one mapping
 OF_TIME = {"latency", "edp", "utilisation"}
 
 Search = Callable[[Cascade, Hierarchy, Request], SearchResult]
@@ -77,17 +81,21 @@ def with_moves(
     until_then = inf if limit is None else end - EVALUATION * limit
     evaluations = Evaluations(cascade, hierarchy, plain, has_time, until_then)
     work = MoveSearch(evaluations, limits, partial(_told, request, result, begun))
+    flat = replace(third, limits=replace(third.limits, halos=()))
+    flat = flat if limit is None else replace(flat, time_limit=limit / 3 / len(limits.moves))
     if "pipelines" in limits.moves:
-        flat = replace(third, limits=replace(third.limits, halos=()))
-        work.seeds = list(_seeds(search, cascade, hierarchy, flat, has_time))
-    work.run(of_least(result.candidates, request.objectives))
+        work.seeds = list(_seeds(search, evaluations, flat))
+    several = [result.candidates]
+    if "initial_tiles" in limits.moves:
+        several.append(_uneven(search, cascade, hierarchy, flat))
+    work.run([c for some in several for c in of_least(some, request.objectives)])
     found = sorted(evaluations.found, key=lambda c: (c.values, c.energy, c.latency))
     stage = evaluations.stage("moves", work.tried, perf_counter() - begun)
     return replace(
         result,
         candidates=(*result.candidates, *found),
         stages=(*result.stages, stage),
-        moves=evaluations.complete,
+        moves=evaluations.complete and not evaluations.skipped,
         diagnosis=None if found else result.diagnosis,
     )
 
@@ -97,6 +105,22 @@ def _require_free_first_tiles(limits: Limits) -> None:
     if "initial_tiles" in limits.moves and _ruled(limits):
         what = "loops have no first tiles beside rules on temporal loops, `loop_order` and `min_utilisation`"
         raise Refused(what, "leave `initial_tiles` out of `moves`", code="unsupported-constraint")
+
+
+def _uneven(
+    search: Search, cascade: Cascade, hierarchy: Hierarchy, request: Request
+) -> tuple[Candidate, ...]:
+    """Mappings with tiles that do not divide, which first tiles go with; none where the search has no such
+    tiles, or would take long."""
+    extents = (high - low + 1 for e in cascade.einsums for low, high in e.bounds)
+    if request.limits.sizes == "all" or (request.time_limit is None and max(extents, default=0) > UNEVEN):
+        return ()
+    try:
+        return search(
+            cascade, hierarchy, replace(request, limits=replace(request.limits, sizes="all"))
+        ).candidates
+    except Refused:
+        return ()
 
 
 def _ruled(limits: Limits) -> bool:
@@ -124,22 +148,33 @@ class Seed:
     bounds: tuple[float, ...]
 
 
-def _seeds(
-    search: Search, cascade: Cascade, hierarchy: Hierarchy, request: Request, has_time: Callable[[], bool]
-) -> Iterator[Seed]:
-    """Mappings of the space that may be good pipelines; none if no objective or limit depends on time."""
+def _seeds(search: Search, evaluations: Evaluations, request: Request) -> Iterator[Seed]:
+    """Mappings of the space that may be good pipelines; none if no objective or limit depends on time.
+
+    `evaluations` is not complete if there is no time for all.
+    """
+    cascade, hierarchy, limit = evaluations.cascade, evaluations.hierarchy, request.time_limit
     timed = any(c.leak_power for c in hierarchy.components)
-    asked = (*request.objectives, *(limit.name for limit in request.at_most))
+    asked = (*request.objectives, *(x.name for x in request.at_most))
     if not timed and not any(name in OF_TIME for o in asked for name, _ in uses(o)):
         return
     plans = list(_plans(cascade, hierarchy, request))
-    for plan in plans:
-        if not has_time():
-            return
-        share = None if request.time_limit is None else request.time_limit / len(plans)
-        one = replace(plan.request(request), time_limit=share)
-        for c in search(cascade, hierarchy, one).candidates:
+    many = (
+        len(plans) if limit is None else min(len(plans), max(1, int(limit / BRIEFLY / len(cascade.einsums))))
+    )
+    whole = many == len(plans)
+    for plan in plans[:many]:
+        if not evaluations.has_time():
+            whole = False
+            break
+        one = plan.request(request)
+        if limit is not None:
+            one = replace(one, time_limit=limit / many, eps=max(request.eps, COARSELY))
+        found = search(cascade, hierarchy, one)
+        whole = whole and found.complete
+        for c in found.candidates:
             yield Seed(c, plan.units, plan.bounds(c, one, request))
+    evaluations.skipped = not whole
 
 
 def _plans(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Iterator[PipelineSearch]:
@@ -256,7 +291,7 @@ class MoveSearch:
     least: dict[int, float] = field(default_factory=dict)
 
     def run(self, candidates: Sequence[Candidate]) -> None:
-        """Add mappings that fit. `candidates`: those of the space that get first tiles."""
+        """Add mappings that fit. `candidates`: those that get first tiles."""
         cascade, first = self.evaluations.cascade, "initial_tiles" in self.limits.moves
         changes = TreeChanges(cascade, self.limits, tiles=not _ruled(self.limits), first=first)
         for number in range(len(self.evaluations.request.objectives)):
@@ -292,7 +327,7 @@ class MoveSearch:
         """What is made smaller: the room that is missing, then an objective, then all else."""
         return (standing.excess, standing.scores[number], *standing.scores, *standing.costs)
 
-    def _climb(self, tree: LoopTree, moves: TreeChanges, number: int) -> None:
+    def _climb(self, tree: LoopTree, changes: TreeChanges, number: int) -> None:
         """Change a mapping as long as it gets better in an objective."""
         standing = self._standing(tree)
         if standing is None:
@@ -302,7 +337,7 @@ class MoveSearch:
         improved = True
         while improved and self.evaluations.complete:
             improved = False
-            for other in moves.of(tree):
+            for other in chain(changes.of(tree), islice(changes.pairs(tree), PAIRS)):
                 found = self._standing(other)
                 if found is not None and _less(self._key(found, number), best):
                     tree, best, improved = other, self._key(found, number), True

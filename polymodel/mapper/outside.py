@@ -39,7 +39,7 @@ class Evaluations:
     """Mappings that were evaluated, each once. Those that fit and keep the limits of the request are `found`.
 
     `has_time`: whether to continue; `end`: time limit (`time.monotonic`). `complete`: False once a mapping
-    was not evaluated for want of time.
+    was not evaluated for want of time; `skipped`: there was no time to find all mappings to evaluate.
     """
 
     cascade: Cascade
@@ -48,6 +48,7 @@ class Evaluations:
     has_time: Callable[[], bool]
     end: float = inf
     complete: bool = True
+    skipped: bool = False
     known: dict[LoopTree, Standing | None] = field(default_factory=dict)
     found: list[Candidate] = field(default_factory=list)
 

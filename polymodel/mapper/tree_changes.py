@@ -47,6 +47,28 @@ class TreeChanges:
         for nodes in self._changed(tree.nodes[root:], sizes):
             yield LoopTree((*tree.nodes[:root], *nodes), tree.name)
 
+    def pairs(self, tree: LoopTree) -> Iterator[LoopTree]:
+        """Mappings with another tile of a shared loop and a storage node above shared loops, at once."""
+        if self.tiles:
+            for nodes in self._shared_tiles(tree.nodes, self._extents):
+                yield from (LoopTree(moved, tree.name) for moved in _lifted(nodes))
+
+    def _shared_tiles(self, nodes: Nodes, sizes: Sizes) -> Iterator[Nodes]:
+        """Every tile that divides, of each loop above a split."""
+        for k, node in enumerate(nodes):
+            rest = nodes[k + 1 :]
+            if isinstance(node, Split):
+                for b, branch in enumerate(node.branches):
+                    for changed in self._shared_tiles(branch, sizes) if _splits(branch) else ():
+                        branches = (*node.branches[:b], changed, *node.branches[b + 1 :])
+                        yield (*nodes[:k], replace(node, branches=branches))
+            elif _in_time(node) and isinstance(node, Loop) and not node.uneven and _splits(rest):
+                for size in divisors(self._around(node, rest, sizes))[:-1]:
+                    below = _without(rest, replace(node, tile_shape=size))
+                    if size != node.tile_shape and below is not None:
+                        yield (*nodes[:k], replace(node, tile_shape=size), *below)
+                sizes = self._below(node, rest, sizes)
+
     def _changed(self, nodes: Nodes, sizes: Sizes) -> Iterator[Nodes]:
         """Every change of these nodes or of what is below them."""
         if not nodes:
@@ -129,6 +151,35 @@ class TreeChanges:
             for size in sorted({1, *divisors(whole)[:-1][-1:]}):
                 if size < whole:
                     yield Loop(v, size)
+
+
+def _splits(nodes: Nodes) -> bool:
+    return any(isinstance(n, Split) for n in nodes)
+
+
+def _lifted(nodes: Nodes) -> Iterator[Nodes]:
+    """The nodes with one storage node below a shared loop right above it, and the same within branches."""
+    for k, node in enumerate(nodes):
+        if isinstance(node, Split):
+            for b, branch in enumerate(node.branches):
+                for changed in _lifted(branch) if _splits(branch) else ():
+                    branches = (*node.branches[:b], changed, *node.branches[b + 1 :])
+                    yield (*nodes[:k], replace(node, branches=branches))
+        elif _in_time(node) and _splits(nodes[k:]):
+            for moved, left in _taken(nodes[k + 1 :]):
+                yield (*nodes[:k], moved, node, *left)
+
+
+def _taken(nodes: Nodes) -> Iterator[tuple[StorageNode, Nodes]]:
+    """Each storage node among and below these, with what is left."""
+    for k, node in enumerate(nodes):
+        if isinstance(node, StorageNode):
+            yield node, (*nodes[:k], *nodes[k + 1 :])
+        elif isinstance(node, Split):
+            for b, branch in enumerate(node.branches):
+                for moved, left in _taken(branch):
+                    branches = (*node.branches[:b], left, *node.branches[b + 1 :])
+                    yield moved, (*nodes[:k], replace(node, branches=branches))
 
 
 def _in_time(node: Node) -> bool:

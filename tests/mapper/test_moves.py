@@ -12,6 +12,7 @@ from polymodel.loading import Spec
 from polymodel.mapping.looptree import pipelines
 from tests.faults import faults, refused
 from tests.mapper.brute_pipelines import Referee, space_of
+from tests.mapper.test_halos import spec_of
 
 PIPELINES: dict[str, Any] = {"moves": "pipelines"}
 CLOSE = 1e-9
@@ -39,7 +40,7 @@ def test_no_pipeline_of_a_small_space_is_better(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 48, 8))
+@pytest.mark.parametrize("first", range(0, 56, 8))
 def test_no_pipeline_of_many_small_spaces_is_better(first: int) -> None:
     told = [check(seed) for seed in range(first, first + 8)]
     assert sum(decided for decided, _ in told) >= 7
@@ -62,7 +63,7 @@ def test_a_pipeline_on_two_engines() -> None:
     assert front.gap == 0
     (note,) = (n for n in front.notes if "with pipelines were evaluated" in n)
     assert "below the bounds" in note
-    assert "pipeline" in repr(best.mapping)
+    assert best.fused_loops.endswith(" pipelined")
 
 
 def test_the_same_answer_each_time() -> None:
@@ -88,6 +89,40 @@ def test_units_that_the_exploration_chooses_are_kept() -> None:
     asked["compute"] = {"Matmul1": "EngineB"}
     best = pm.explore(spec, objectives="latency", constraints=asked).best()
     assert "on EngineB" in repr(best.mapping).split("Matmul1")[-1][:20]
+
+
+def test_a_first_tile_hides_what_is_loaded_first() -> None:
+    """A pipeline with a first tile is faster than those by hand and without one."""
+    spec = pm.load("two_engines", "matmul_chain_2")
+    asked = {"moves": ["pipelines", "initial_tiles"]}
+    best = pm.explore(spec, objectives="latency", constraints=asked).best()
+    by_hand = pm.evaluate(pm.load("two_engines", "matmul_chain_2/pipeline"))
+    assert best.latency < by_hand.total_latency
+    assert best.report.total_latency == best.latency
+    assert " first " in best.fused_loops
+
+
+@pytest.mark.parametrize("bits", [72, 80, 96])
+def test_first_tiles_fit_where_tiles_that_divide_do_not(bits: int) -> None:
+    """Layers of 8 or 12 rows: fewer tiles, the first one smaller or larger, save energy."""
+    spec = spec_of(8 if bits < 96 else 12, 3, 1, 0, bits, 2)
+    assert least(spec, "energy", moves="initial_tiles") < least(spec, "energy") * (1 - CLOSE)
+
+
+def test_distribute_takes_moves() -> None:
+    spec = pm.load("two_engines", "matmul_chain_2")
+    alone = least(spec, "latency", **PIPELINES)
+    found = pm.distribute(spec, [1], split="m", objective="latency", constraints=PIPELINES)
+    assert found[0].figures["latency"] == pytest.approx(alone)
+
+
+def test_a_limit_of_time_holds() -> None:
+    front = pm.explore(
+        pm.load("two_engines", "attention"), objectives="latency", constraints=PIPELINES, time_limit=3
+    )
+    assert len(front)
+    assert front.found.moves is False
+    assert any("the time limit was reached before the others" in n for n in front.notes)
 
 
 def test_what_is_not_covered_is_told() -> None:

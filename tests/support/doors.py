@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polymodel as pm
-from polymodel.mapping.looptree import Loop
 from tests.support.features import FEATURES, Feature
 from tests.support.page import YES, Differs
 from tests.support.small_specs import Node
@@ -94,10 +93,6 @@ def explore(feature: Feature) -> str:
     assert len(front)
     if not feature.outside:
         return YES
-    if not feature.better_in:
-        loops = (n for point in front for _, n, _ in point.spec.mapping.walk() if isinstance(n, Loop))
-        assert all(n.initial_tile_shape in (None, n.tile_shape) for n in loops)
-        return f"no: {feature.outside}"
     report = reference(feature)
     best = {"energy": report.total_energy, "latency": report.total_latency}[feature.better_in]
     found = float(front.frame[feature.better_in].min())

@@ -45,9 +45,8 @@ from tests.support.small_specs import (
 class Feature:
     """One row. `slopes`: which slope is asked for ("ski", "chain"), or why none can show the feature.
 
-    `outside`: why the search lacks mappings with it, of which the one here is the best in `better_in` (empty:
-    none is better, and the mappings found are looked through instead). `constraints`: of searches, where they
-    have to be told that mappings with it may be looked at.
+    `outside`: why the search lacks mappings with it, of which the one here is the best in `better_in`.
+    `constraints`: of searches, where they have to be told that mappings with it may be looked at.
     """
 
     name: str
@@ -258,9 +257,16 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "initial tiles",
-        tree=replaced(PRODUCT_TREE, loop("m", 2), loop("m", 2, initial_tile_shape=1)),
+        convolution(size=7),
+        (memory("DRAM", 1e-10), memory("GLB", 1e-12, 8 * 11), unit()),
+        (
+            storage("DRAM", "I", "F", "O"),
+            loop("p", 3, initial_tile_shape=1),
+            storage("GLB", "I", "F", "O"),
+            leaf("O"),
+        ),
         outside="a loop of the search has one tile size, which its first iteration has as well",
-        better_in="",
+        constraints={"moves": ["initial_tiles"]},
     ),
     Feature(
         "reuse: slide",

@@ -131,6 +131,7 @@ REQUESTS: tuple[Request, ...] = (
         SPACES,
         lambda report: _policies_in(report, "GLB") <= {"keep_previous"},
     ),
+    Request("mappings that moves add (`moves`)", {"constraints": {"moves": ["initial_tiles"]}}, SPACES),
     Request(
         "variables spread over a fanout",
         _rule("fanouts", "PE", "X", "variables", value=["m"]),
