@@ -66,7 +66,8 @@ class SparseProgress:
 
     def __call__(self, progress: Progress) -> None:
         """Progress of the search by lower bounds, whose best figures are bounds and not those of mappings."""
-        self._report(progress.share, replace(progress, of=progress.of + self.which, best=None, bound=0.0))
+        step = f"{progress.of or 'begins'}{self.which}"
+        self._report(progress.share, replace(progress, of=step, best=None, bound=0.0))
 
     def stop(self) -> bool:
         """Whether to stop. Steps that count nothing progress with time."""

@@ -90,6 +90,7 @@ def test_progress_never_decreases(limit: float | None) -> None:
     assert shares[0] < 0.3
     assert shares[-1] <= 1
     assert len({round(s, 3) for s in shares}) > 3
+    assert all(p.of.partition(",")[0] for p in heard)
     assert {p.of.partition(", choice ")[2] for p in heard} >= {"1 of 3", "2 of 3", "3 of 3"}
 
 
