@@ -73,23 +73,44 @@ def improved(
     """
     points = [p for p in (*search.looked, *search.besides) if p.found.sparse is not None]
     good = [p for p in points if admitted(p, request)]
-    if not good or quality(search.result, points, 0, good).factor <= 1 + CLOSE:
+    if not points or (good and quality(search.result, points, 0, good).factor <= 1 + CLOSE):
         return search
     last = process_time() + CPU_SECONDS if end == inf else inf
-    known = _KnownMappings(machines, request, data, tuple(n for n, _ in good[0].candidate.named))
+    known = _KnownMappings(machines, request, data, tuple(n for n, _ in points[0].candidate.named))
     for p in points:
         known.found[known.key(p)] = p if admitted(p, request) else None
+
+    def over() -> bool:
+        return monotonic() >= end or process_time() >= last or stopped()
+
     try:
         with until(end):
-            _search(known, good, lambda: monotonic() >= end or process_time() >= last or stopped())
+            _search(known, good or _smallest(known, points), over)
     except CUT:
         pass  # time is over
     besides = (*search.besides, *known.more)
     return replace(search, besides=besides, proven=known.proven, best=tuple(known.best))
 
 
+def _smallest(known: _KnownMappings, points: Sequence[Point]) -> list[Point]:
+    """Mappings of single iterations that fit, where none that is known does: with nodes as in these, or one
+    node elsewhere, more or less."""
+    every = range(len(known.request.objectives))
+    for p in points[:FIRST]:
+        k, tree = known.key(p)[0], p.candidate.tree
+        for one in known.machines[k].spec.workload.einsums:
+            part = own_part(tree, one, known.machines[k].hierarchy)
+            for near in (part.smallest(), *part.smallest().other_nodes()) if part is not None else ():
+                moved = near.planted(tree)
+                if known.space.inside(k, one.name, moved):
+                    known.below(k, moved, partial(_figure, every), inf)
+    return list(known.more)
+
+
 def _search(known: _KnownMappings, good: Sequence[Point], over: Callable[[], bool]) -> None:
     """First orders of storage nodes at all tile sizes, then neighbours that these do not include."""
+    if not good:
+        return
     orders = OrderSearch(known.machines, known.request.objectives, known.space, over)
     if sweepable(known.request.limits):
         _sweep(known, orders, good)

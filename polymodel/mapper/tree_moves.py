@@ -120,6 +120,13 @@ class OwnPart:
         for memory, tensor in sorted(group):
             yield StorageNode(self.hierarchy.components[memory].name, (tensor,))
 
+    def smallest(self) -> OwnPart:
+        """The part with all loops in time above all nodes: its tiles are single iterations."""
+        none = tuple((1,) * len(self.spatial[v]) for v in range(len(self.spatial)))
+        every = zip(self.temporal, self.spatial, strict=True)
+        temporal = tuple((prod(t) * prod(s), *(1,) * (len(t) - 1)) for t, s in every)
+        return replace(self, temporal=temporal, spatial=none)
+
     def neighbours(self) -> Iterator[OwnPart]:
         """Parts one move away: factors of a size elsewhere, a node elsewhere, one more or one less."""
         yield from self._other_factors()

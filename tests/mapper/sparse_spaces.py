@@ -243,10 +243,15 @@ def compared(case: Drawn, objectives: Sequence[tuple[str, ...]]) -> Iterator[Com
         begun = process_time()
         front = pm.explore(case.spec, objectives=names, constraints=case.choices)
         seconds = process_time() - begun
-        assert front.sparse is not None
+        if not front.points or front.sparse is None:
+            assert not every, "there are mappings that fit"
+            continue
         ours = np.array([p.values for p in front])
         theirs = np.array([[VALUES[name](pair) for name in names] for pair in every])
-        gap = (ours[None] / theirs[:, None]).max(axis=2).min(axis=1).max()
+        both_zero = (ours[None] == 0) & (theirs[:, None] == 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(both_zero, 1.0, ours[None] / theirs[:, None])
+        gap = ratios.max(axis=2).min(axis=1).max()
         yield Compared(names, float(gap), front.sparse.factor, seconds)
 
 

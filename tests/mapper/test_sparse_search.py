@@ -23,7 +23,7 @@ OBJECTIVES = [("sparse_energy",), ("sparse_latency",), ("sparse_edp",), BOTH]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 4, 8, 11, 13, 18])
+@pytest.mark.parametrize("seed", [1, 2, 4, 8, 11, 18, 30])
 def test_small_spaces(seed: int, tmp_path: Path) -> None:
     """Within 1 % of the best of all mappings and choices, and as near as is promised."""
     case = drawn(seed, tmp_path)
