@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 import polymodel as pm
 
@@ -26,9 +27,11 @@ def neighbours(points: int, near: int, seed: int) -> pm.SparseTensor:
     strips = place[:, 0] * int(points**0.5 / 3) >> 20
     place = place[np.lexsort((place[:, 1], strips))]
     columns = []
-    for row in place:
+    for row in place if points <= 10_000 else ():
         away = ((place - row) ** 2).sum(axis=1)
         columns.append(np.argpartition(away, near + 1)[: near + 1])
+    if not columns:
+        columns = [cKDTree(place).query(place, near + 1)[1].reshape(-1)]
     rows = np.repeat(np.arange(points), near + 1)
     coords = np.stack([rows, np.concatenate(columns)])
     return pm.SparseTensor.from_coo("A", "IK", (points, points), coords, np.ones(rows.size, dtype=np.int64))
@@ -67,20 +70,21 @@ LARGE: dict[str, Callable[[], pm.SparseTensor]] = {
     ),
     "R-MAT": lambda: pm.generate_tensor("power-law", 3, shape=[262_144, 262_144], entries=2_000_000, skew=80),
     "incidence": lambda: pm.generate_tensor("incidence", 7, rows=600_000, columns=180_000, window=120),
-    "blocks": lambda: pm.generate_tensor("blocked", 4, blocks=2000, block=8, reach=1999, percent=1),
+    "blocks": lambda: pm.generate_tensor("blocked", 4, blocks=12_000, block=8, reach=60, percent=3),
     "N:M": lambda: pm.FixedStructured(("I", "K"), (2048, 2048), 2, 4).draw(5),
     "noisy band": lambda: united(
         pm.generate_tensor("banded", 6, rows=120_000, width=20, percent=30),
         pm.random_tensor("IK", [120_000, 120_000], 0.00002, 6),
     ),
     "linear programme": lambda: pm.generate_tensor(
-        "staircase", 8, stages=900, rows=60, columns=100, percent=8, coupling=8
+        "staircase", 8, stages=80, rows=100, columns=150, percent=90, coupling=8
     ),
     "road": lambda: pm.generate_tensor("stencil", 9, height=900, width=1110, percent=65),
     "web": lambda: united(
         pm.generate_tensor("power-law", 10, shape=[250_000, 250_000], entries=900_000, skew=80),
         pm.generate_tensor("banded", 10, rows=250_000, width=12, percent=15),
     ),
+    "neighbours": lambda: neighbours(130_000, 8, 11),
 }
 
 

@@ -11,8 +11,9 @@ from polymodel.sparse.density.diagonals import Diagonals
 from polymodel.sparse.density.model import Ints
 from polymodel.sparse.density.observed import Bools, Observed
 
-# The most diagonals that are distinguished, and how far above the background one has to be.
-_DIAGONALS, _ABOVE, _TIMES = 4096, 5.0, 2.0
+# The most diagonals that are distinguished, the most of them times rows and columns (tiles of one row are
+# evaluated for each), and how far above the background one has to be.
+_DIAGONALS, _WORK, _ABOVE, _TIMES = 4096, 1 << 28, 5.0, 2.0
 # The most diagonals of which gaps are looked for, and periods at the beginning of each that are examined.
 _GAPPED, _PERIODS = 32, 256
 # Rows of a period are a gap if they have this share of the usual nonzeros at most, and if no chance but one
@@ -29,7 +30,7 @@ def diagonals(seen: Observed) -> Diagonals | None:
     offsets = np.flatnonzero(numbers)
     counts, offsets = numbers[offsets], offsets - (rows - 1)
     kept = _denser(seen, offsets, counts)
-    if not kept.any() or kept.sum() > _DIAGONALS:
+    if not 0 < kept.sum() <= min(_DIAGONALS, _WORK // (rows + columns)):
         return None
     found, both_ways = offsets[kept], seen.symmetric()
     gaps = _gaps(seen, found, away, both_ways) if found.size <= _GAPPED else {}

@@ -3,7 +3,7 @@ data, of any shape."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from polymodel.errors import Diagnostic, InternalError, SpecError
 from polymodel.frozen import dataclass
 from polymodel.sparse.arguments import Arguments
+from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.laws import Law, counted
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
 from polymodel.sparse.density.placed import Placed, TilesOfShape
@@ -23,6 +24,8 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 
 SAMPLES = 4096
+# The expected number of tiles as full as the fullest one drawn, and not drawn, beyond which all are counted.
+_DOUBT = 0.01
 # Products beyond which distributions are convolved by their Fourier transforms.
 _DIRECT = 1 << 24
 
@@ -33,9 +36,9 @@ class Sampled(Placed):
 
     `tensor`: the data; `drawn`: the nonzeros, by their place in the list, whose tiles are counted when a
     shape of tiles is asked about. Where a tiling has no more tiles than nonzeros were drawn, all tiles are
-    counted. `nonzeros`: those of the tensor, or of a larger one of which it is a part. `multiplies`: the
-    multiplications of a matrix by itself, from all its rows and columns. `errors(tile)` returns the standard
-    errors.
+    counted, and the fullest tile is looked for among all where the draws may have missed it. `nonzeros`:
+    those of the tensor, or of a larger one of which it is a part. `multiplies`: the multiplications of a
+    matrix by itself, from all its rows and columns. `errors(tile)` returns the standard errors.
     """
 
     nonzeros: float
@@ -129,19 +132,34 @@ class Sampled(Placed):
     def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         whole = float(prod(s // t for s, t in zip(self.shape, tile, strict=True)))
         met = tiles_met(self.tensor, tile, self.drawn)
-        return _OfSampled(self.nonzeros, float(self.number_of_tiles(tile)), float(prod(tile)), whole, met)
+
+        def fullest() -> float:
+            return float(Actual.of(self.tensor).occupancies(tile)[1].max())
+
+        count = fullest if self.nonzeros == self.tensor.nnz else None
+        number = float(self.number_of_tiles(tile))
+        return _OfSampled(self.nonzeros, number, float(prod(tile)), whole, met, count)
 
 
 @dataclass(frozen=True, eq=False)
 class _OfSampled(TilesOfShape):
     """All `number` tiles of one shape, of `room` points each, estimated from those drawn. `whole`: the number
-    of full-size tiles."""
+    of full-size tiles; `count`: counts the nonzeros of the fullest tile, None for a part of the data."""
 
     nonzeros: float
     number: float
     room: float
     whole: float
     met: Seen
+    count: Callable[[], float] | None
+
+    @cached_property
+    def _known(self) -> float | None:
+        """The nonzeros of the fullest tile, if it is drawn for certain, or is counted; else None."""
+        top, behind, _ = self.met.tail(self.nonzeros)
+        if behind <= _DOUBT:
+            return top
+        return None if self.count is None else self.count()
 
     @cached_property
     def _full(self) -> tuple[Floats, Floats]:
@@ -176,11 +194,14 @@ class _OfSampled(TilesOfShape):
 
     @property
     def greatest(self) -> tuple[float, bool]:
-        return self.met.greatest(self.nonzeros, self.room), False
+        known = self._known
+        return self.met.greatest(self.nonzeros, self.room) if known is None else known, False
 
     def below(self, s: Ints) -> Floats:
-        """Return P(no tile has more than s nonzeros). Beyond the fullest tile drawn it follows Gumbel's
-        extreme value distribution of an exponential tail."""
+        """Return P(no tile has more than s nonzeros). Of a part of the data it follows, beyond the fullest
+        tile drawn, Gumbel's extreme value distribution of an exponential tail."""
+        if self._known is not None:
+            return np.asarray(s >= self._known, dtype=np.float64)
         top, behind, excess = self.met.tail(self.nonzeros)
         left = behind * np.exp(-(s - top) / excess) if excess > 0 else np.zeros(s.size)
         result: Floats = np.where(s < top, 0.0, np.where(s >= self.room, 1.0, np.exp(-left)))

@@ -312,6 +312,17 @@ def test_tiles_are_looked_up_row_by_row_as_they_are_counted(
         assert float(one.weight @ one.occupancy) == pytest.approx(tensor.nnz, rel=1e-9)
 
 
+def test_the_fullest_tile_is_counted_where_draws_may_miss_it() -> None:
+    """Of a part of the data, which stands for more, an exponential tail leads beyond it."""
+    tensor = pm.generate_tensor("power-law", 3, shape=[900, 900], entries=9000, skew=70)
+    found, part = pm.Sampled.from_tensor(tensor, 60), pm.Sampled.scaled(tensor, 2.0 * tensor.nnz, 60, 0)
+    for tile in ((3, 5), (13, 7), (1, 64), (40, 40)):
+        fullest = float(Actual.of(tensor).expected_max(tile))
+        assert float(found.expected_max(tile)) == fullest
+        assert found.cdf_max(tile, [fullest - 1, fullest]).tolist() == [0.0, 1.0]
+    assert float(part.expected_max((3, 5))) > float(found.met((3, 5)).occupancy.max())
+
+
 def test_tiles_that_64_bits_cannot_number_are_sampled() -> None:
     shape = (1 << 40, 1 << 41, 1 << 42)
     draw = np.random.default_rng(5)
