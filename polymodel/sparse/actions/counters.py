@@ -41,6 +41,15 @@ class Counters:
     def size(self) -> int:
         return int(self.offset.size)
 
+    def span(self, digits: Set[int | str]) -> int:
+        """Return the largest distance between two values that these counters do not distinguish."""
+        parts, values = group_numbers(digit_columns(self, digits), self.size), np.arange(self.size)
+        number = int(parts.max(initial=-1)) + 1
+        first, last = np.full(number, self.size), np.zeros(number, np.int64)
+        np.minimum.at(first, parts, values)
+        np.maximum.at(last, parts, values)
+        return int((last - first).max(initial=0))
+
 
 def counters_of(problem: Problem, einsum: str, only: Container[str] | None = None) -> tuple[Counters, ...]:
     """Return one record per rank variable of the Einsum, then one per variable that only repeats it.

@@ -448,6 +448,7 @@ class EinsumActions:
         self, sums: LinkSums, kind: str, looked: Looked, dense: Number, nonzeros: bool
     ) -> tuple[Number, Certainty]:
         """Return how much of `dense` remains, and the certainty label of that number."""
+        self._overlapping(sums)
         if not looked and not nonzeros:
             return dense, "bound" if looked.loose else "exact"
         bounded = looked.loose
@@ -471,7 +472,13 @@ class EinsumActions:
                     return touched, label if sums.sure(kind, looked, False) and not bounded else "bound"
                 return min(touched, sums.total(kind, NOTHING, True)), "bound"
             return result, label if sure and not bounded else "bound"
-        bounded = self._places(sums, looked.conditions) or bounded
+        bounded = self._places(sums, looked.conditions) or sums.overlap(looked.conditions) or bounded
+        if self.structure.box and sums.followed and sums.total(kind) > dense:
+            # Instances share reads of elements that are in the windows of several. A read takes place where
+            # any of them needs it, so at most as often as all of theirs together.
+            most = dense * (self.data[sums.tensor].density if nonzeros else 1.0)
+            self.note(sums.tensor, False)
+            return min(most, sums.total(kind, looked, nonzeros)), "bound"
         # A part that holds a nonzero of the tensor satisfies the conditions that the tensor itself leads.
         led = {c: self.structure.led(c.leader).tensor for c in looked.conditions}
         mine = tuple(c for c in looked.conditions if not nonzeros or led[c] != sums.tensor)
@@ -515,6 +522,15 @@ class EinsumActions:
             if text not in self.notes:
                 self.notes.append(text)
         return bool(leaders)
+
+    def _overlapping(self, sums: LinkSums) -> None:
+        """Add a note on actions that are not counted because instances share elements of their windows."""
+        conditions = () if sums.link is None else sums.link.conditions
+        for leader in dict.fromkeys(c.leader for c in conditions if c.overlapping):
+            text = f"{self.structure.name}: windows of {sums.tensor} share elements between instances"
+            text += f", which have parts of {leader} of their own; no such transfer is taken to be eliminated"
+            if not self.data[leader].dense and text not in self.notes:
+                self.notes.append(text)
 
     def _partial_sums(self, sums: LinkSums, leaders: Sequence[str]) -> None:
         """Add a note that the number of partial sums that are read is an upper bound."""

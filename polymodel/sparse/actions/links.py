@@ -15,7 +15,7 @@ from functools import cached_property
 
 from polymodel.analysis.result import Problem
 from polymodel.analysis.symbolic.spaces import neighbours_joined
-from polymodel.architecture.hierarchy import ActionKind
+from polymodel.architecture.hierarchy import ActionKind, FanoutDim
 from polymodel.arithmetic import Affine
 from polymodel.frozen import dataclass
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, storage_chain
@@ -33,12 +33,15 @@ class Condition:
     """The condition under which accesses of a tensor take place: the leader's part is not empty.
 
     `digits`: the counters that determine the leader's part, given as the ids of loops, and as the names of
-    rank variables for the positions within their innermost tiles (POINT: for all of them).
+    rank variables for the positions within their innermost tiles (POINT: for all of them). `overlapping`:
+    several instances share reads of elements that are in the windows of each, and their parts of the leader
+    differ: whether such an element moves depends on all of these parts.
     """
 
     kind: ActionKind
     leader: str
     digits: Digits
+    overlapping: bool = False
 
     @property
     def leaders(self) -> tuple[str, ...]:
@@ -237,6 +240,7 @@ class EinsumLinks:
         point = {POINT} if child is None else set()
         fine = {i for i, _ in over} | point
         read = frozenset(fine - shared - stays)
+        several = self._in_several(used, frozenset(fine), dims)
         component = self._storage(parent).component
         fresh = {i for i, x in over if not x.spatial and (i > parent or level == 0)} | point
         return TransferEdge(
@@ -254,9 +258,26 @@ class EinsumLinks:
             everyone=frozenset(i for i in shared if dims[i].broadcast_partials),
             read_first=hierarchy[component].read_first or (level == 0 and access.accumulates),
             used=used,
-            conditions=(*above, *self._conditions(tensor, component, child, read)),
+            conditions=(*above, *self._conditions(tensor, component, child, read, several)),
             fixed=self._named(read) | {i for i, x in self.loops if self.variable(x) in own} | own,
         )
+
+    def _in_several(
+        self, used: UsedElements, fine: Digits, dims: Mapping[int, FanoutDim]
+    ) -> frozenset[int]:
+        """Return the spatial loops whose instances share reads of elements that are in the windows of
+        several of them."""
+        spans = {c.variable: c.span(fine) for c in self.counters}
+
+        def overlap(variable: str) -> bool:
+            ranks = [dict(x.terms) for a in used.accesses for x in a.projection if variable in x.variables]
+            reach = [sum(abs(k) * spans[v] for v, k in r.items() if v != variable) for r in ranks]
+            several = len(used.accesses) > 1
+            return any(several or far >= abs(r[variable]) for r, far in zip(ranks, reach, strict=True))
+
+        split = [(i, self.variable(x)) for i, x in self.loops if i in dims and i in self.turning]
+        joined = [(i, v) for i, v in split if v in used.variables and dims[i].reuses(self.name, used.tensor)]
+        return frozenset(i for i, v in joined if overlap(v))
 
     def _reached(self, tensor: str, component: str, child: int | None) -> tuple[Condition, ...]:
         """Return the conditions under which operations are executed, if an output moves only where one is."""
@@ -288,8 +309,15 @@ class EinsumLinks:
         return result
 
     def _conditions(
-        self, tensor: str, component: str, child: int | None, read: frozenset[int]
+        self,
+        tensor: str,
+        component: str,
+        child: int | None,
+        read: frozenset[int],
+        several: frozenset[int],
     ) -> tuple[Condition, ...]:
+        """Return the conditions of the actions on the transfers of one link. `several`: the loops over
+        instances that share elements of overlapping windows."""
         rules = self.problem.hierarchy[component].sparse
         if rules is None or self.shares(tensor, child):
             return ()
@@ -301,7 +329,7 @@ class EinsumLinks:
                 own = tuple(name for name, used in self.operands.items() if used.tensor == tensor)
                 for leader in (n for x in leaders for n in (own if x == tensor and own else self.leaders(x))):
                     digits = self._restricted(read, leader)
-                    result.append(Condition(action.kind, leader, digits))
+                    result.append(Condition(action.kind, leader, digits, bool(digits & several)))
         return tuple(result)
 
     def shares(self, tensor: str, child: int | None) -> bool:

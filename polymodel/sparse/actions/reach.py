@@ -107,14 +107,16 @@ def one_of_each(
 
     If a tensor with a density leads with several of its elements, the probabilities are not independent and
     only one of these conditions is kept. None is kept for a recurrent tensor, because some iterations read
-    elements before its first generation. `others`: conditions that are already taken into account.
+    elements before its first generation, and none whose instances share elements of overlapping windows.
+    `others`: conditions that are already taken into account.
     """
     useful = [c for c in conditions if c.kind in kinds and not data[c.leader].dense]
     chosen = {structure.led(c.leader).tensor: c.leader for c in reversed((*others, *useful))}
     kept = tuple(
         c
         for c in useful
-        if not any(a.guard for a in structure.led(c.leader).accesses)
+        if not c.overlapping
+        and not any(a.guard for a in structure.led(c.leader).accesses)
         and (data[c.leader].actual is not None or c.leader == chosen[structure.led(c.leader).tensor])
     )
     return kept, len(kept) < len(useful)

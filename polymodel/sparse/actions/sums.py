@@ -3,6 +3,7 @@ data."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import combinations
@@ -276,6 +277,7 @@ class LinkSums:
             factor = factor * means * self._factor(tally, [c for c in modelled if c not in others])
         else:
             sure = sure and len(free) == len(modelled) and not any(map(self.uneven, free))
+            sure = sure and not self.overlap(free)
             factor = factor * self._factor(tally, free)
         tables = {i: self.table(c) for i, c in enumerate(given)}  # numbers as the tally has them
         tables |= {i: self._joint_table(m) for i, m in enumerate(met, len(given))}
@@ -407,6 +409,13 @@ class LinkSums:
             return True
         return not tiles.regular() and self._share_of_parts(condition) is None
 
+    def overlap(self, conditions: Iterable[Condition]) -> bool:
+        """Return True if conditions look at several windows of one leader: what they have in common depends
+        on their positions, so that the probability of all is only known to be at most that of each."""
+        number = Counter(c.leader for c in conditions if self.data[c.leader].actual is None)
+        accesses = (a for leader, n in number.items() if n > 1 for a in self.structure.led(leader).accesses)
+        return any(len(x.terms) > 1 for a in accesses for x in a.projection)
+
     def has_gaps(self, condition: Condition) -> bool:
         """Return True if parts of the leader do not consist of consecutive elements."""
         return not LoopTiles(self.structure, condition.leader, condition.digits).regular()
@@ -451,6 +460,9 @@ class LinkSums:
             data = self.data[leader]
             if len(mine) == 1:
                 result = result * self._holds(tally, mine[0])
+            elif self.overlap(mine):
+                each = np.broadcast_arrays(*(self._holds(tally, c) for c in mine))
+                result = result * np.minimum.reduce(each)
             elif data.law is not None:
                 result = result * all_hold(tally, mine, data.law)
             else:
