@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from polymodel.analysis.symbolic.spaces import groups
 from polymodel.architecture.hierarchy import Component, uncut_text
 from polymodel.cost.latency import cycles_of
 from polymodel.errors import Diagnostic, SpecError, masked
@@ -40,6 +41,7 @@ from polymodel.mapper.request import request_rows
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
 from polymodel.objectives import SPARSE, is_objective, on_sparse_data, score, unit_of, uses
 from polymodel.quantities import engineering
+from polymodel.reuse import Reuse
 from polymodel.spec.faults import suggestion
 from polymodel.spec.section_schemas import ExploreSection
 from polymodel.spec.yaml_text import spec_yaml
@@ -460,6 +462,21 @@ def _sparse(front: Front) -> Iterator[str]:
         )
 
 
+def _refilling(front: Front) -> Iterator[str]:
+    """Return a note on Einsums of which no mapping with a requested reuse policy was searched."""
+    rules = [r for r in front.request.limits.rules if r.kind == "reuse"]
+    policies = [p for p in Reuse if p.carries and any(p in r.names for r in rules)]
+    for e in front.spec.workload.einsums if policies else ():
+        windows = {v for a in e.inputs for x in a.projection if len(x.variables) > 1 for v in x.variables}
+        tied = [v for g in groups(e) for v in g.variables if windows & {*g.variables}]
+        if tied:
+            yield (
+                f"{e.name}: bounds, such as those of padding, tie {', '.join(tied)} together; storage nodes "
+                f"with `reuse: {' or '.join(policies)}` over such windows were not searched: they may "
+                "cost less"
+            )
+
+
 def _notes(front: Front) -> Iterator[str]:
     result, request = front.found, front.request
     yield from _unbounded(front)
@@ -499,7 +516,7 @@ def _notes(front: Front) -> Iterator[str]:
             "others of that kind may be better, and their figures may be below the bounds, which cover "
             "Einsums that run one after the other"
         )
-    yield from _sparse(front)
+    yield from (*_refilling(front), *_sparse(front))
     yield from uncut_text(front.spec.arch.components)
     live = [c.name for c in front.spec.arch.components if c.stores and c.allocation == "live"]
     if live:

@@ -347,8 +347,10 @@ class _Path:
             node.slides = v
             if v not in self.space.slides(node.memory, node.operand):
                 memory = self.space.memories[node.memory].name
-                admits = f"explore: {{memories: {{{memory}: {{reuse: [refill, slide]}}}}}}"
-                self.found.append(f"{self._at(node)} slides along {name} (`{admits}` admits it)")
+                why = f"`explore: {{memories: {{{memory}: {{reuse: [refill, slide]}}}}}}` admits it"
+                if v in o.tied:
+                    why = "which bounds tie to another rank variable; there the search has no such nodes"
+                self.found.append(f"{self._at(node)} slides along {name} ({why})")
             return True
         if any(isinstance(x, _Step) and x.fanout >= 0 for x in self.items[above:at]):
             node.stays = self._may_stay(node)

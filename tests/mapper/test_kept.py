@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count, islice, pairwise, repeat
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -277,3 +278,39 @@ def test_what_is_not_covered_is_told() -> None:
         pm.explore(four_windows(), constraints=asked("keep_previous"))
     front = pm.explore(spec_of(PADDED), constraints=asked("refill", "keep_previous"))
     assert {p for point in front for p in policies(point.mapping)} <= {Reuse.REFILL}
+
+
+TIED = """
+schema_version: 1
+workload:
+  rank_sizes: {M: 2, P: 6, R: 3, H: 6}
+  bits_per_value: {All: 8}
+  einsums: ["O[m, p] = I[H=p+r-1] * F[m, r]"]
+arch:
+  nodes:
+  - !Memory {name: DRAM, tensors: {keep: All}, actions: [{name: read, energy: 9}, {name: write, energy: 9}]}
+  - !Memory
+    name: GLB
+    size: 32
+    tensors: {may_keep: I}
+    actions: [{name: read, energy: 1}, {name: write, energy: 1}]
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1}]}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [I, F, O]}
+  - !Temporal {rank_variable: p, tile_shape: 1}
+  - !Storage {component: GLB, tensors: [I], reuse: slide}
+  - !Compute {einsum: O, component: MAC}
+"""
+
+
+def test_padded_windows_whose_nodes_only_refill_are_told(tmp_path: Path) -> None:
+    """The answer said exact and nothing else, and the reason named a rule that was in force."""
+    file = tmp_path / "spec.yaml"
+    file.write_text(TIED, encoding="utf-8")
+    spec, asked = pm.load(file), {"memories": {"GLB": {"reuse": ["refill", "slide", "keep_previous"]}}}
+    front = pm.explore(spec, objectives=["reads:DRAM"], constraints=asked)
+    assert any("O: bounds, such as those of padding, tie p, r together" in n for n in front.notes)
+    assert not any("tie p, r" in n for n in pm.explore(spec, objectives=["reads:DRAM"]).notes)
+    (reason,) = pm.excluded_by(spec, asked)
+    assert "which bounds tie to another rank variable" in reason
