@@ -114,7 +114,7 @@ def test_readers_of_a_tensor(readers: int, tmp_path: Path, capsys: pytest.Captur
     code, told = ran("validate", text, tmp_path, capsys, 15)
     assert code == (0 if readers <= MAX_READERS else 3)
     if code:
-        assert f"T is read by {readers} Einsums of one mapping" in told
+        assert f"T is read by {readers} Einsums of a mapping" in told
 
 
 COMPUTE = "  - !Compute {einsum: Y, component: MAC}\n"

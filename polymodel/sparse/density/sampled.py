@@ -4,7 +4,7 @@ data, of any shape."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 
 import numpy as np
@@ -132,13 +132,14 @@ class Sampled(Placed):
     def make_tiling(self, tile: tuple[int, ...]) -> TilesOfShape:
         whole = float(prod(s // t for s, t in zip(self.shape, tile, strict=True)))
         met = tiles_met(self.tensor, tile, self.drawn)
-
-        def fullest() -> float:
-            return float(Actual.of(self.tensor).occupancies(tile)[1].max())
-
-        count = fullest if self.nonzeros == self.tensor.nnz else None
+        count = partial(_fullest, self.tensor, tile) if self.nonzeros == self.tensor.nnz else None
         number = float(self.number_of_tiles(tile))
         return _OfSampled(self.nonzeros, number, float(prod(tile)), whole, met, count)
+
+
+def _fullest(tensor: SparseTensor, tile: tuple[int, ...]) -> float:
+    """The nonzeros of the fullest tile of this shape, counted in the data."""
+    return float(Actual.of(tensor).occupancies(tile)[1].max())
 
 
 @dataclass(frozen=True, eq=False)
