@@ -18,9 +18,9 @@ from polymodel.mapper.aims import Bound
 from polymodel.mapper.pricing import Actions, Form, Part, Term, parts, worth
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
-from polymodel.mapper.term_factors import Factors, prod_of
+from polymodel.mapper.term_factors import Factors
 from polymodel.mapper.terms import CostTerms
-from polymodel.mapper.tile_chains import TileChains
+from polymodel.mapper.tile_chains import TileChains, prod_of
 from polymodel.pareto import lexicographic_ranks, rows_of, undominated
 
 Array = Any

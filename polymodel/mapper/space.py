@@ -50,7 +50,7 @@ from polymodel.mapper.records import (
     Unit,
     counted_topology,
 )
-from polymodel.mapper.ties import Tie, spreads
+from polymodel.mapper.ties import MOST_SPREAD, Tie, spreads
 from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, overlaps, variables_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.reuse import Reuse
@@ -266,11 +266,13 @@ class EinsumSpace:
         return self.even and fan.topology in ALIKE and (fan.overlapping or o.tensor not in fan.reuses)
 
     def slides(self, memory: int, operand: int) -> tuple[int, ...]:
-        """Return the variables along which a node may slide: those of the operand's windows."""
+        """Return the variables along which a node may slide: those of the operand's windows, but not of pairs
+        that are tied in too many points."""
         if memory not in self.rules.sliding:
             return ()
         o = self.operands[operand]
-        return tuple(sorted(o.windowed - o.tied - o.imaged))
+        many = (tie.both for tie in self.ties if tie.points > MOST_SPREAD)
+        return tuple(sorted(o.windowed.difference(o.imaged, *many)))
 
     @cached_property
     def in_order(self) -> tuple[int, ...]:

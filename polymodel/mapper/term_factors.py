@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,16 @@ from polymodel.mapper.held_generations import resident_generations
 from polymodel.mapper.pricing import END, INSTANCES, NONE, OPERATIONS, Fans, Part, Term, Transfers, VisitStep
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import ANY, Template
-from polymodel.mapper.ties import POINTS, Cuts, Tie, cuts_of, is_busiest, of_busiest, of_instances
-from polymodel.mapper.tile_chains import TileChains, beyond, require_combinable, spread_after, trips
+from polymodel.mapper.ties import POINTS, Cuts, Role, Tie, cuts_of, is_busiest, of_busiest, of_instances
+from polymodel.mapper.tile_chains import (
+    TileChains,
+    beyond,
+    prod_of,
+    require_combinable,
+    spread_after,
+    trips,
+    whole_chain,
+)
 from polymodel.mapper.windows import (
     EqualRanges,
     RankWindow,
@@ -29,7 +37,6 @@ from polymodel.mapper.windows import (
 )
 
 Array = Any
-Role = Literal["each", "joined", "instance"]  # of a loop over a tied variable, as in `ties.Cuts`
 Joint = tuple[
     list[Tie], list[RankWindow | TwoImages], set[int]
 ]  # ties, windows, and the bundles in any of them
@@ -46,7 +53,7 @@ class Factors:
         require_combinable(space, found)
         for w in (w for o in space.operands for w in o.windows if w.held and w.r not in self.bundle):
             self.bundle[w.r] = len(self.chains)
-            self.chains.append(_whole_chain(w.held, found[self.bundle[w.p]]))
+            self.chains.append(whole_chain(w.held, found[self.bundle[w.p]]))
         self.overlapping = frozenset(i for i, f in enumerate(space.fanouts) if f.overlapping)
         self._jointly: dict[tuple[int, tuple[int, ...]], Joint] = {}
         self._trips: dict[tuple[int, int], Array] = {}
@@ -233,9 +240,13 @@ class Factors:
 
     def _tied(self, term: Term, tie: Tie, operand: Operand | None, group: tuple[int, ...]) -> Array:
         """For two tied variables: elements of the largest tile, or of all nonempty tiles."""
+        if term.slides == ANY:
+            along = (term._replace(slides=v) for v in (tie.u, tie.v))
+            return np.minimum(*(self._tied(one, tie, operand, group) for one in along))
         elements = tie.of(operand) if operand is not None else POINTS
         both = self.bundle[tie.u], self.bundle[tie.v]
-        if not term.tile and any((self.chains[b].spread > 1).any() for b in both):
+        apart = term.slides in tie.both or any((self.chains[b].spread > 1).any() for b in both)
+        if apart and not term.tile:
             (one, where_u), (two, where_v) = (self._cuts(b, (term, _work(term))) for b in both)
 
             def counted(u: tuple[Cuts, ...], v: tuple[Cuts, ...]) -> int:
@@ -273,8 +284,10 @@ class Factors:
                 # elements that are not read back are not among those that the busiest instance reads
                 out = [t for t in shares if t.own == term.split and t.operand == term.operand]
                 for several in ((term, _work(term)), *((term, _work(term), x) for x in out)):
-                    table = self._not_busiest(tie, several)
-                    result |= self._laid_out(table, both, group)
+                    along = (-1, tie.u, tie.v) if term.slides == ANY else (term.slides,)
+                    ways = ((term._replace(slides=v), *several[1:]) for v in along)
+                    tables = [self._not_busiest(tie, way) for way in ways]
+                    result |= self._laid_out(np.logical_and.reduce(tables), both, group)
         return result
 
     def _not_busiest(self, tie: Tie, several: tuple[Term, ...]) -> Array:
@@ -309,14 +322,19 @@ class Factors:
         last = len(c.tiles) if term.level == END else term.level
         fanned = c.around_fanouts(self.positions)
         mine = term.split | term.own
+        sliding = last if term.slides >= 0 and self.bundle[term.slides] == v else -1
+        held: Role = "joined" if term.slides < 0 else "shared"  # by instances together
         result: list[tuple[Array, Role]] = []
         for at, tile in enumerate(c.tiles):
-            result.append((tile, "each" if at <= last else "joined"))
-            for f in (f for f, position in enumerate(self.positions) if position == at):
+            here = [f for f, position in enumerate(self.positions) if position == at]
+            before = sliding == at and at - 1 not in self.positions
+            result.append((tile, "slides" if before else "each" if at <= last else "joined"))
+            for f in here:
                 outer, inner = fanned[f]
-                result.append((outer, "each" if at < last else "joined"))
+                before = at == sliding - 1 and f == here[0]
+                result.append((outer, "slides" if before else "each" if at < last else "joined"))
                 counted = at < last and f not in term.union
-                alone: Role = "each" if counted or f in term.spread else "joined"
+                alone: Role = "each" if counted or f in term.spread else held if at < last else "joined"
                 result.append((inner, "instance" if f in mine else alone))
         if term.level == END:
             result.append((np.ones(c.count, np.int64), "each"))
@@ -563,14 +581,6 @@ def _work(term: Term) -> Term:
     return Term(OPERATIONS, END, split=term.split | term.own)
 
 
-def _whole_chain(extent: int, like: TileChains) -> TileChains:
-    """The chain of a dimension that no loop iterates over: whole at every level, and not spread over
-    instances."""
-    tiles = np.full((len(like.tiles), 1), extent, dtype=np.int64)
-    spread, keys = (np.full((len(x), 1), k, dtype=np.int64) for k, x in ((1, like.spread), (0, like.keys)))
-    return TileChains(extent, tiles, spread, keys, like.even)
-
-
 def _shape(axis: int, axes: int) -> tuple[int, ...]:
     return tuple(-1 if k == axis else 1 for k in range(axes))
 
@@ -584,11 +594,3 @@ def _placed(table: Array, axes: tuple[int, int], many: int) -> Array:
 
 def _along(values: Array, axis: int, axes: int) -> Array:
     return np.reshape(values, _shape(axis, axes))
-
-
-def prod_of(arrays: Sequence[Array], n: int) -> Array:
-    """The product of arrays [n]."""
-    result = np.ones(n)
-    for a in arrays:
-        result = result * a
-    return result

@@ -3,7 +3,7 @@ instance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,9 +29,12 @@ POINTS: Elements = ("both", (0, 0))
 # another instance has more of anything else are dropped: the figures of a component would be those of two
 # instances.
 
-MOST_SPREAD = 2**16  # points of a pair that may be spread
-# Loops over a variable, outermost first: the tile size and the role of each.
-Cuts = tuple[tuple[int, Literal["each", "joined", "instance"]], ...]
+MOST_SPREAD = 2**16  # points of a pair that may be spread, or along which nodes may slide
+# Loops over a variable, outermost first: the tile size and the role of each. Of a node that slides, an
+# iteration of the loop along which it does (`slides`) counts only what the same instance did not need in the
+# iteration before, and instances that hold the rest together are told apart for this (`shared`).
+Role = Literal["each", "joined", "instance", "shared", "slides"]
+Cuts = tuple[tuple[int, Role], ...]
 CutPair = tuple[Cuts, Cuts]  # of both variables
 
 
@@ -141,6 +144,9 @@ def _busiest(tie: Tie, points: CutPair) -> int:
 @lru_cache(maxsize=2**15)
 def _of_instances(region: Region, u: Cuts, v: Cuts, what: What, rank: tuple[int, int]) -> Array:
     rows, columns = _points(region)
+    if any(kind == "slides" for _, kind in (*u, *v)):
+        some = _entering(region, u, v, rank)
+        rows, columns = rows[some], columns[some]
     (group_u, at_u, many_u), (group_v, at_v, many_v) = (
         _labels(extent, cuts) for extent, cuts in zip(region.extents, (u, v), strict=True)
     )
@@ -154,11 +160,32 @@ def _of_instances(region: Region, u: Cuts, v: Cuts, what: What, rank: tuple[int,
         two = columns
     key = one * (int(two.max(initial=0)) + 1) + two
     if what == "rank":
-        value = rank[0] * rows + rank[1] * columns
-        value = value - value.min(initial=0)
-        key = key * (int(value.max(initial=0)) + 1) + value
+        value, many = _values(rank, rows, columns)
+        key = key * many + value
     _, first = np.unique(key, return_index=True)
     return np.bincount(instance[first], minlength=many_u * many_v)
+
+
+def _values(rank: tuple[int, int], rows: Array, columns: Array) -> tuple[Array, int]:
+    """The element of the rank at each point, from 0 on, and the number of these values."""
+    value = rank[0] * rows + rank[1] * columns
+    value = value - value.min(initial=0)
+    return value, int(value.max(initial=0)) + 1
+
+
+def _entering(region: Region, u: Cuts, v: Cuts, rank: tuple[int, int]) -> Array:
+    """Points, one per element, at which an instance has an element of the rank that it did not have in the
+    iteration before of the loop along which its node slides."""
+    rows, columns = _points(region)
+    value, many = _values(rank, rows, columns)
+    place, step = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for extent, cuts, at in zip(region.extents, (u, v), (rows, columns), strict=True):
+        apart, steps = _apart(extent, cuts)
+        place = place * (int(apart.max(initial=0)) + 1) + apart[at]
+        step = step + steps[at]
+    key = (place * (int(step.max(initial=0)) + 2) + step + 1) * many + value
+    keys, first = np.unique(key, return_index=True)
+    return first[~np.isin(keys - many, keys, assume_unique=True)]
 
 
 @lru_cache(maxsize=64)
@@ -172,13 +199,31 @@ def _points(region: Region) -> tuple[Array, Array]:
 @lru_cache(maxsize=2**12)
 def _labels(extent: int, cuts: Cuts) -> tuple[Array, Array, int]:
     """The group and the instance of every value of a variable, and the number of instances."""
-    rest, now = np.arange(extent), extent
     group, instance, many = np.zeros(extent, np.int64), np.zeros(extent, np.int64), 1
-    for size, kind in cuts:
-        trips, number = -(-now // size), rest // size
-        rest, now = rest % size, size
-        if kind != "joined":
+    for trips, number, kind in _numbered(extent, cuts):
+        if kind not in ("joined", "shared"):
             group = group * trips + number
         if kind == "instance":
             instance, many = instance * trips + number, many * trips
     return group, instance, many
+
+
+@lru_cache(maxsize=2**12)
+def _apart(extent: int, cuts: Cuts) -> tuple[Array, Array]:
+    """For every value of a variable, the iteration of all other loops and instances that tell tiles apart,
+    and that of the loop along which the node slides."""
+    place, step = np.zeros(extent, np.int64), np.zeros(extent, np.int64)
+    for trips, number, kind in _numbered(extent, cuts):
+        if kind == "slides":
+            step = number
+        elif kind != "joined":
+            place = place * trips + number
+    return place, step
+
+
+def _numbered(extent: int, cuts: Cuts) -> Iterator[tuple[int, Array, Role]]:
+    """Per loop: its number of iterations, the iteration of every value, and its role."""
+    rest, now = np.arange(extent), extent
+    for size, kind in cuts:
+        yield -(-now // size), rest // size, kind
+        rest, now = rest % size, size

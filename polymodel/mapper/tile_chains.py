@@ -84,6 +84,22 @@ class TileChains:
         return result[::-1]
 
 
+def whole_chain(extent: int, like: TileChains) -> TileChains:
+    """The chain of a dimension that no loop iterates over: whole at every level, and not spread over
+    instances."""
+    tiles = np.full((len(like.tiles), 1), extent, dtype=np.int64)
+    spread, keys = (np.full((len(x), 1), k, dtype=np.int64) for k, x in ((1, like.spread), (0, like.keys)))
+    return TileChains(extent, tiles, spread, keys, like.even)
+
+
+def prod_of(arrays: Sequence[Array], n: int) -> Array:
+    """The product of arrays [n]."""
+    result = np.ones(n)
+    for a in arrays:
+        result = result * a
+    return result
+
+
 @dataclass(frozen=True)
 class PointTiles:
     """One candidate of every rank variable.

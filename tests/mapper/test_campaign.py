@@ -42,6 +42,8 @@ TEXTS = {
     "stride": "O[p,c] = I[W=2*p+r, c] * F[r,c]",
     "padding": "O[p] = I[W=p+r-1] * F[r]",
     "channels": "O[p,c] = I[W=p+r-1] * F[r,c]",
+    "padded stride": "O[p] = I[W=2*p+r-1] * F[r]",
+    "dilated": "O[p,c] = I[W=p+2*r-2] * F[r,c]",
     "mask": "Z[m] = A[m,n] * B[n]",
     "masked": "Z[m,k] = A[m,n] * B[n,k]",
     "plane": "O[p,q] = I[W=p+r, V=q+s] * F[r,s]",
@@ -53,6 +55,7 @@ TEXTS = {
     "block": "O[X=p,Y=c] = I[X=p,Y=c] + I[X=p+1,Y=c] + I[X=p,Y=c+1] + I[X=p+1,Y=c+1]",
 }
 TIED = ("padding", "channels", "mask", "masked", "late", "late mask")
+PADDED = ("padding", "channels", "late", "padded stride", "dilated")
 KINDS = ("product", *["window"] * 5, "stride", *TIED)
 SEVERAL = ("stencil", "neighbours", "squares", "block")
 
@@ -103,7 +106,8 @@ class Space:
                 yield from filter(self._obeys, (*keeping(tree, einsum, ["GLB"]), *refilling))
                 continue
             for one in sliding(tree, self.along) if "slide" in self.features else (tree,):
-                for kept in staying(one, "GLB") if "slide" in self.features else (one,):
+                stay = "slide" in self.features and "padding" not in self.features
+                for kept in staying(one, "GLB") if stay else (one,):
                     if self._obeys(kept):
                         yield kept
 
@@ -165,10 +169,10 @@ def _allows(rule: int | str, number: int) -> bool:
     return number <= int(given) if sign == "<=" else number >= int(given)
 
 
-def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
-    """One of any features that go together."""
+def space_of(pick: Random, kinds: Sequence[str] = KINDS, bits: Sequence[int] = (24, 32, 48, 64)) -> Space:
+    """One of any features that go together; `bits`: of the buffer."""
     kind = pick.choice(kinds)
-    tied = kind in TIED
+    tied = kind in (*TIED, *PADDED)
     text, found = TEXTS[kind], {"padding" if tied else kind.replace("stride", "window")}
     found |= {"late"} if kind.startswith("late") else set()
     sizes = {"m": (3, 4, 6), "k": (2, 4), "p": (3, 4, 6), "r": (2, 3), "c": (1, 2), "q": (2,), "s": (2,)}
@@ -181,13 +185,13 @@ def space_of(pick: Random, kinds: Sequence[str] = KINDS) -> Space:
         shape["p"] = f"1 <= p <= {size}"
     if kind == "late mask":
         shape.update({"m": f"2 <= m < {pick.choice((4, 5, 6))}", "n": "1 <= n < m"})
-    if kind in ("padding", "channels", "late"):
+    if kind in PADDED:
         size, low = pick.choice((3, 4, 6)), int(kind == "late")
         shape.update({"p": f"{low} <= p < {size + low}", "r": "0 <= r < 3"})
-        ranks = {"W": size}
+        ranks = {"W": 2 * size - 1 if kind == "padded stride" else size}
     dims = fanouts(pick, pick.choice((1, 1, 2)))
     pes = {"type": "Container", "name": "PE", "spatial": dims}
-    buffer = memory("GLB", 4, pick.choice((24, 32, 48, 64)), 32, buffering=pick.choice(("single", "double")))
+    buffer = memory("GLB", 4, pick.choice(bits), 32, buffering=pick.choice(("single", "double")))
     buffer |= {"tensors": {"may_keep": "I"}} if kind == "plane" else {}
     order = pick.choice(([buffer, pes], [pes, buffer]))
     nodes = [memory("DRAM", 64, "inf", 16), *order]
@@ -237,6 +241,15 @@ def keeping_spaces(pick: Random) -> Iterator[Space]:
             policies = pick.choice(POLICIES[1:] if "padding" in space.features else POLICIES)
             space.asked.setdefault("memories", {}).setdefault("GLB", {})["reuse"] = policies
             yield replace(space, features=space.features - {"slide", "stay"} | {"keep"})
+
+
+def sliding_padded(pick: Random) -> Iterator[Space]:
+    """Windows over padding along which nodes may slide."""
+    for space in spaces(pick, PADDED, (16, 24, 32)):
+        rule = space.asked.setdefault("memories", {}).setdefault("GLB", {})
+        if "uneven in space" not in space.features and not rule:
+            rule.update({"keep": "I", "reuse": ["refill", "slide"]})
+            yield replace(space, features=space.features | {"slide"})
 
 
 def _constrain(pick: Random, spec: Spec, asked: dict[str, Any]) -> None:
@@ -453,9 +466,11 @@ def check(space: Space) -> int:
     return len(listed)
 
 
-def spaces(pick: Random, kinds: Sequence[str] = KINDS) -> Iterator[Space]:
+def spaces(
+    pick: Random, kinds: Sequence[str] = KINDS, bits: Sequence[int] = (24, 32, 48, 64)
+) -> Iterator[Space]:
     while True:
-        space = space_of(pick, kinds)
+        space = space_of(pick, kinds, bits)
         if 1 < space.listed.size() <= MOST:
             yield space
 
@@ -511,6 +526,16 @@ def test_fronts_of_einsums_that_read_several_elements(seed: int, many: int) -> N
     found = campaign(spaces(Random(seed), SEVERAL), many)
     assert found["mappings"] > 10 * many
     assert many < 60 or min(found[f] for f in (*SEVERAL, "links", "tolls", "slide", "uneven in space")) >= 3
+
+
+@pytest.mark.parametrize(
+    ("seed", "many"), [(1, 3), *(pytest.param(n, 40, marks=pytest.mark.slow) for n in range(2, 5))]
+)
+def test_fronts_of_nodes_that_slide_over_padding(seed: int, many: int) -> None:
+    found = campaign(sliding_padded(Random(seed)), many)
+    assert found["slide"] == many
+    assert found["mappings"] > 10 * many
+    assert many < 40 or min(found[f] for f in ("links", "late", "constraints")) >= 3
 
 
 @pytest.mark.parametrize(
