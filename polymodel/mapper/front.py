@@ -465,7 +465,7 @@ def _sparse(front: Front) -> Iterator[str]:
 def _refilling(front: Front) -> Iterator[str]:
     """Return a note on Einsums of which no mapping with a requested reuse policy was searched."""
     rules = [r for r in front.request.limits.rules if r.kind == "reuse"]
-    policies = [p for p in Reuse if p.carries and any(p in r.names for r in rules)]
+    policies = [p for p in Reuse if p is Reuse.KEEP_PREVIOUS and any(p in r.names for r in rules)]
     for e in front.spec.workload.einsums if policies else ():
         windows = {v for a in e.inputs for x in a.projection if len(x.variables) > 1 for v in x.variables}
         tied = [v for g in groups(e) for v in g.variables if windows & {*g.variables}]

@@ -348,8 +348,8 @@ class _Path:
             if v not in self.space.slides(node.memory, node.operand):
                 memory = self.space.memories[node.memory].name
                 why = f"`explore: {{memories: {{{memory}: {{reuse: [refill, slide]}}}}}}` admits it"
-                if v in o.tied:
-                    why = "which bounds tie to another rank variable; there the search has no such nodes"
+                if v in o.tied and node.memory in self.space.rules.sliding:
+                    why = "which bounds tie to another rank variable, in too many points"
                 self.found.append(f"{self._at(node)} slides along {name} ({why})")
             return True
         if any(isinstance(x, _Step) and x.fanout >= 0 for x in self.items[above:at]):
