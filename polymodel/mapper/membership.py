@@ -349,7 +349,7 @@ class _Path:
                 memory = self.space.memories[node.memory].name
                 why = f"`explore: {{memories: {{{memory}: {{reuse: [refill, slide]}}}}}}` admits it"
                 if v in o.tied and node.memory in self.space.rules.sliding:
-                    why = "which bounds tie to another rank variable, in too many points"
+                    why = "which bounds tie to another rank variable; there the search has no such nodes"
                 self.found.append(f"{self._at(node)} slides along {name} ({why})")
             return True
         if any(isinstance(x, _Step) and x.fanout >= 0 for x in self.items[above:at]):
