@@ -20,7 +20,7 @@ from polymodel.architecture.hierarchy import SEARCHED, Component, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
 from polymodel.mapper.records import Limits
-from polymodel.mapper.ties import Tie
+from polymodel.mapper.windows import Tie
 from polymodel.mapping.resolve import OTHERS, LoopRule
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

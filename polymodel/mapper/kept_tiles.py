@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from polymodel.errors import Refused
 from polymodel.mapper.einsum_rules import LoopRules
 from polymodel.mapper.pricing import VisitStep
-from polymodel.mapper.ties import Tie
+from polymodel.mapper.windows import Tie
 from polymodel.workload.einsum import Einsum
 
 if TYPE_CHECKING:

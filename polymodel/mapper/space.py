@@ -50,7 +50,7 @@ from polymodel.mapper.records import (
     Unit,
     counted_topology,
 )
-from polymodel.mapper.ties import MOST_SPREAD, Tie, spreads
+from polymodel.mapper.ties import is_counted, spreads
 from polymodel.mapper.windows import RankWindow, TwoImages, images_of, neighbours_of, overlaps, variables_of
 from polymodel.mapping.looptree import ComputeNode, LoopTree
 from polymodel.reuse import Reuse
@@ -60,6 +60,7 @@ from polymodel.workload.einsum import Cascade, Einsum, require_plain
 
 if TYPE_CHECKING:
     from polymodel.mapper.stencils import TouchedBoxes
+    from polymodel.mapper.windows import Tie
 
 Array = Any
 REMEDY = "write its mapping by hand and evaluate or sweep it"
@@ -271,7 +272,7 @@ class EinsumSpace:
         if memory not in self.rules.sliding:
             return ()
         o = self.operands[operand]
-        many = (tie.both for tie in self.ties if tie.points > MOST_SPREAD)
+        many = (tie.both for tie in self.ties if not is_counted(tie.region))
         return tuple(sorted(o.windowed.difference(o.imaged, *many)))
 
     @cached_property

@@ -12,7 +12,7 @@ from polymodel.mapper.held_generations import resident_generations
 from polymodel.mapper.pricing import END, INSTANCES, NONE, OPERATIONS, Fans, Part, Term, Transfers, VisitStep
 from polymodel.mapper.space import EinsumSpace, Operand
 from polymodel.mapper.templates import ANY, Template
-from polymodel.mapper.ties import POINTS, Cuts, Role, Tie, cuts_of, is_busiest, of_busiest, of_instances
+from polymodel.mapper.ties import Cuts, Role, cuts_of, is_busiest, of_busiest, of_instances
 from polymodel.mapper.tile_chains import (
     TileChains,
     beyond,
@@ -23,10 +23,12 @@ from polymodel.mapper.tile_chains import (
     whole_chain,
 )
 from polymodel.mapper.windows import (
+    POINTS,
     EqualRanges,
     RankWindow,
     Runs,
     Steps,
+    Tie,
     Tiles,
     TwoImages,
     kept_table,

@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from polymodel.analysis.symbolic.regions import Region, TileQuery, Tiles, What, numbered, total
-from polymodel.frozen import dataclass
+from polymodel.analysis.symbolic.regions import Region, What, numbered
 from polymodel.mapper.records import ALIKE
-from polymodel.mapper.windows import RankWindow
+from polymodel.mapper.windows import POINTS, Elements, Tie
 
 if TYPE_CHECKING:
     from polymodel.mapper.records import FanoutDimension
-    from polymodel.mapper.space import Operand
 
 Array = Any
-# the elements of a pair that are counted, and the coefficients of a rank
-Elements = tuple[What, tuple[int, int]]
-POINTS: Elements = ("both", (0, 0))
 
 # Instances have unequal shares. Below the loops that separate the tiles of one term (`each`), instances may
 # hold what they need together (`joined`), and of the instances of a component (`instance`) the busiest one
@@ -38,56 +33,15 @@ Cuts = tuple[tuple[int, Role], ...]
 CutPair = tuple[Cuts, Cuts]  # of both variables
 
 
-@dataclass(frozen=True)
-class Tie:
-    """Two rank variables (positions) and the points of their region."""
-
-    u: int
-    v: int
-    region: Region
-
-    @property
-    def both(self) -> frozenset[int]:
-        return frozenset((self.u, self.v))
-
-    @property
-    def points(self) -> int:
-        return self.moved((0, 0), POINTS)
-
-    def of(self, operand: Operand) -> Elements:
-        """The elements of a tensor that the values of both variables distinguish."""
-        for w in operand.windows:
-            if isinstance(w, RankWindow) and {w.p, w.r} == self.both:
-                coefficients = (w.step_r, w.step_p) if w.p == self.u else (w.step_p, w.step_r)
-                return "rank", coefficients
-        indexed = self.both & operand.alone
-        if indexed == self.both:
-            return POINTS
-        return ("u" if self.u in indexed else "v" if self.v in indexed else "none"), (0, 0)
-
-    def moved(self, sizes: tuple[int, int], elements: Elements) -> int:
-        """Elements of all nonempty tiles, counted once per tile; a size of 0 means the whole extent."""
-        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
-        return total(self.region, one, other, *elements)
-
-    def largest(self, sizes: tuple[int, int], elements: Elements) -> int:
-        """Elements of the largest tile."""
-        what, rank = elements
-        if what == "none":
-            return 1
-        from polymodel.analysis.symbolic.pair_peaks import front
-
-        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
-        return front(self.region, one, other, (TileQuery(len(one), len(other), what, rank),))[0][0]
-
-    def _tiles(self, axis: int, size: int) -> Tiles:
-        return ((size, size),) if 0 < size < self.region.extents[axis] else ()
+def is_counted(region: Region) -> bool:
+    """Return whether a pair has few enough points to be spread, and for nodes to slide along it."""
+    return Tie(0, 1, region).points <= MOST_SPREAD
 
 
 def spreads(tie: Tie, fan: FanoutDimension) -> bool:
     """Return whether a pair may be spread over a fanout: not over a mesh whose hops have a cost, and
     instances share all common data or nothing."""
-    return fan.topology in ALIKE and (fan.overlapping or not fan.reuses) and tie.points <= MOST_SPREAD
+    return fan.topology in ALIKE and (fan.overlapping or not fan.reuses) and is_counted(tie.region)
 
 
 def shortest(extent: int, cuts: Iterable[tuple[int, str]]) -> Cuts:

@@ -1,25 +1,33 @@
 """Ranks that several rank variables index: windows `a p + b r`, and two images of one rank; the elements that
-their tiles and their instances need."""
+their tiles and their instances need. Pairs of rank variables that bounds tie together (`Tie`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from polymodel.analysis.symbolic.regions import Region, TileQuery, What, total
+from polymodel.analysis.symbolic.regions import Tiles as RegionTiles
 from polymodel.analysis.symbolic.spaces import Halo, neighbours_joined
 from polymodel.errors import Refused
 from polymodel.integers import distinct_numbers
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+if TYPE_CHECKING:
+    from polymodel.mapper.space import Operand
 
 Array = Any
 Tiles = tuple[
     int, tuple[tuple[int, int], ...]
 ]  # of a variable: the tile size, and (number, distance) of instances
 Runs = tuple[tuple[int, int], ...]  # of consecutive values: (first, length)
+# the elements of a tied pair that are counted, and the coefficients of a rank
+Elements = tuple[What, tuple[int, int]]
+POINTS: Elements = ("both", (0, 0))
 
 
 @dataclass(frozen=True)
@@ -305,3 +313,49 @@ def neighbours_of(
         )
         raise Refused(message, remedy, code="unsupported-einsum")
     return joined, unions[tensor], reads.pop()
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Two rank variables (positions) and the points of their region."""
+
+    u: int
+    v: int
+    region: Region
+
+    @property
+    def both(self) -> frozenset[int]:
+        return frozenset((self.u, self.v))
+
+    @property
+    def points(self) -> int:
+        return self.moved((0, 0), POINTS)
+
+    def of(self, operand: Operand) -> Elements:
+        """The elements of a tensor that the values of both variables distinguish."""
+        for w in operand.windows:
+            if isinstance(w, RankWindow) and {w.p, w.r} == self.both:
+                coefficients = (w.step_r, w.step_p) if w.p == self.u else (w.step_p, w.step_r)
+                return "rank", coefficients
+        indexed = self.both & operand.alone
+        if indexed == self.both:
+            return POINTS
+        return ("u" if self.u in indexed else "v" if self.v in indexed else "none"), (0, 0)
+
+    def moved(self, sizes: tuple[int, int], elements: Elements) -> int:
+        """Elements of all nonempty tiles, counted once per tile; a size of 0 means the whole extent."""
+        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
+        return total(self.region, one, other, *elements)
+
+    def largest(self, sizes: tuple[int, int], elements: Elements) -> int:
+        """Elements of the largest tile."""
+        what, rank = elements
+        if what == "none":
+            return 1
+        from polymodel.analysis.symbolic.pair_peaks import front
+
+        one, other = (self._tiles(k, size) for k, size in enumerate(sizes))
+        return front(self.region, one, other, (TileQuery(len(one), len(other), what, rank),))[0][0]
+
+    def _tiles(self, axis: int, size: int) -> RegionTiles:
+        return ((size, size),) if 0 < size < self.region.extents[axis] else ()
