@@ -38,6 +38,7 @@ from polymodel.mapper.records import (
     upwards,
 )
 from polymodel.mapper.request import request_rows
+from polymodel.mapper.ties import is_counted
 from polymodel.mapping.mapspace_constraints import COSTS, SPARSE_COSTS, WORKING_SET
 from polymodel.objectives import SPARSE, is_objective, on_sparse_data, score, unit_of, uses
 from polymodel.quantities import engineering
@@ -465,16 +466,16 @@ def _sparse(front: Front) -> Iterator[str]:
 def _refilling(front: Front) -> Iterator[str]:
     """Return a note on Einsums of which no mapping with a requested reuse policy was searched."""
     rules = [r for r in front.request.limits.rules if r.kind == "reuse"]
-    policies = [p for p in Reuse if p is Reuse.KEEP_PREVIOUS and any(p in r.names for r in rules)]
-    for e in front.spec.workload.einsums if policies else ():
+    asked = [p for p in Reuse if p.carries and any(p in r.names for r in rules)]
+    for e in front.spec.workload.einsums if asked else ():
         windows = {v for a in e.inputs for x in a.projection if len(x.variables) > 1 for v in x.variables}
-        tied = [v for g in groups(e) for v in g.variables if windows & {*g.variables}]
-        if tied:
-            yield (
-                f"{e.name}: bounds, such as those of padding, tie {', '.join(tied)} together; storage nodes "
-                f"with `reuse: {' or '.join(policies)}` over such windows were not searched: they may "
-                "cost less"
-            )
+        for tied in (g for g in groups(e) if windows & {*g.variables}):
+            policies = [p for p in asked if p is not Reuse.SLIDE or not is_counted(tied.region)]
+            if policies:
+                yield (
+                    f"{e.name}: bounds, such as those of padding, tie {', '.join(tied.variables)} together; "
+                    f"nodes with `reuse: {' or '.join(policies)}` there were not searched, and may cost less"
+                )
 
 
 def _notes(front: Front) -> Iterator[str]:

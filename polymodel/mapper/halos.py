@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, permutations, product
-from math import inf
 from time import perf_counter
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
 from polymodel.factoring import divisors
-from polymodel.mapper.budget import EVALUATION
-from polymodel.mapper.outside import Evaluations
+from polymodel.mapper.outside import Evaluations, a_third, last_evaluation
 from polymodel.mapper.records import Candidate, Limits, Request, SearchResult
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.objectives import score
@@ -87,12 +85,10 @@ def with_halos(
     With a time limit each of the three takes a third of it.
     """
     require_free_loops(request.limits)
-    limit = request.time_limit
-    plain = replace(request, limits=replace(request.limits, halos=()))
-    third = plain if limit is None else replace(plain, time_limit=limit / 3)
+    third = a_third(replace(request, limits=replace(request.limits, halos=())))
     flat = search(cascade, hierarchy, replace(third, limits=replace(third.limits, max_fused_loops=0)))
     result = search(cascade, hierarchy, third)
-    until_then = inf if limit is None else end - EVALUATION * limit
+    until_then = last_evaluation(request, end)
     work = HaloSearch(Evaluations(cascade, hierarchy, request, has_time, until_then))
     begun = perf_counter()
     work.around([c.tree for c in of_least(flat.candidates, request.objectives)])

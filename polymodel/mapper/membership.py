@@ -186,9 +186,10 @@ class _Path:
         nodes = self._nodes()
         self._check_memories()
         self._check_outermost()
+        sound = not self.found
         self._check_spread()
         self._check_use()
-        if not self.found:
+        if sound:
             self.found += self._broken(nodes)
         return self.found
 
@@ -548,16 +549,14 @@ class _Path:
 
     def _broken(self, nodes: tuple[TemplateNode, ...]) -> Iterator[str]:
         """Return rules on temporal loops that the mapping violates, individually or together."""
-        rules = [r for r in self.limits.rules if not r.spatial]
+        rules = tuple(r for r in self.limits.rules if not r.spatial)
         telling = [r for r in rules if r.kind != "reuse"]
-        if not telling or self._obeys(self.space, nodes):
+        if not telling or self._obeys(self._under(replace(self.limits, rules=rules)), nodes):
             return
-        broken = False
-        for rule in telling:
-            some = replace(self.limits, rules=(rule, *(r for r in rules if r.kind == "reuse")))
-            if not self._obeys(self._under(some), nodes):
-                broken = True
-                yield f"{rule.place} {rule.written}"
+        policies = [r for r in rules if r.kind == "reuse"]
+        limits = [replace(self.limits, rules=(r, *policies)) for r in telling]
+        broken = [r for r, x in zip(telling, limits, strict=True) if not self._obeys(self._under(x), nodes)]
+        yield from (f"{r.place} {r.written}" for r in broken)
         if not broken:
             together = "; ".join(f"{r.place} {r.written}" for r in telling)
             yield f"its loops cannot be parted among memories so that they obey all of: {together}"

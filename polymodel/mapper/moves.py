@@ -18,10 +18,9 @@ from time import perf_counter
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
 from polymodel.mapper.aims import WORKING_SET
-from polymodel.mapper.budget import EVALUATION
 from polymodel.mapper.fusions import FusedLimits, fused, fusions
 from polymodel.mapper.halos import of_least, with_halos
-from polymodel.mapper.outside import Evaluations, Standing
+from polymodel.mapper.outside import Evaluations, Standing, a_third, last_evaluation
 from polymodel.mapper.pipelining import Units, arrangements, unit_classes
 from polymodel.mapper.records import CLOSE, Candidate, Limits, Progress, Request, SearchResult
 from polymodel.mapper.tree_changes import TreeChanges
@@ -51,35 +50,22 @@ def with_others(
     end: float,
 ) -> SearchResult:
     """Return the result of the search, with mappings outside its space: those with `halos`, and those that
-    `moves` make of all of these."""
-    if not request.limits.moves:
-        return with_halos(search, cascade, hierarchy, request, has_time, end)
-    return with_moves(search, cascade, hierarchy, request, has_time, end)
-
-
-def with_moves(
-    search: Search,
-    cascade: Cascade,
-    hierarchy: Hierarchy,
-    request: Request,
-    has_time: Callable[[], bool],
-    end: float,
-) -> SearchResult:
-    """Return the result of the search, with mappings that `moves` make of mappings of the space.
+    `moves` make of all of these.
 
     With a time limit the search, the searches for pipelines, and the changes take a third of it each.
     """
     limits, limit = request.limits, request.time_limit
+    if not limits.moves:
+        return with_halos(search, cascade, hierarchy, request, has_time, end)
     _require_free_first_tiles(limits)
     plain = replace(request, limits=replace(limits, moves=()))
-    third = plain if limit is None else replace(plain, time_limit=limit / 3)
+    third = a_third(plain)
     if limits.halos:
         result = with_halos(search, cascade, hierarchy, third, has_time, end - 2 / 3 * (limit or 0.0))
     else:
         result = search(cascade, hierarchy, third)
     begun = perf_counter()
-    until_then = inf if limit is None else end - EVALUATION * limit
-    evaluations = Evaluations(cascade, hierarchy, plain, has_time, until_then)
+    evaluations = Evaluations(cascade, hierarchy, plain, has_time, last_evaluation(request, end))
     work = MoveSearch(evaluations, limits, partial(_told, request, result, begun))
     flat = replace(third, limits=replace(third.limits, halos=()))
     flat = flat if limit is None else replace(flat, time_limit=limit / 3 / len(limits.moves))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 
@@ -12,13 +12,24 @@ from polymodel.api.evaluation import evaluate_problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Refused, SpecError
 from polymodel.governor import until
-from polymodel.mapper.budget import CUT
+from polymodel.mapper.budget import CUT, EVALUATION
 from polymodel.mapper.confirm import figures_of
 from polymodel.mapper.records import Candidate, Request, SearchStage
 from polymodel.mapping.looptree import LoopTree
 from polymodel.objectives import score
 from polymodel.report.report import Report
 from polymodel.workload.einsum import Cascade
+
+
+def a_third(request: Request) -> Request:
+    """The request with a third of its time limit: for the search, beside work before and after it."""
+    limit = request.time_limit
+    return request if limit is None else replace(request, time_limit=limit / 3)
+
+
+def last_evaluation(request: Request, end: float) -> float:
+    """When the last mapping is evaluated, before the time limit is reached at `end` (`time.monotonic`)."""
+    return inf if request.time_limit is None else end - EVALUATION * request.time_limit
 
 
 @dataclass(frozen=True)

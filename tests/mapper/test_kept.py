@@ -13,7 +13,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.loading import Spec
-from polymodel.mapper import pmappings
+from polymodel.mapper import pmappings, ties
 from polymodel.mapper.einsum_rules import cuttable
 from polymodel.mapping.looptree import Loop, LoopTree, Node, StorageNode
 from polymodel.reuse import Reuse
@@ -315,3 +315,17 @@ def test_padded_windows_whose_nodes_do_not_keep_are_told(tmp_path: Path) -> None
     assert pm.excluded_by(spec, asked) == ()
     (reason,) = pm.excluded_by(spec)
     assert "reuse: [refill, slide]" in reason
+
+
+def test_pairs_with_too_many_points_to_slide_along_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes refilled there and nothing said so."""
+    file = tmp_path / "spec.yaml"
+    file.write_text(TIED, encoding="utf-8")
+    spec, asked = pm.load(file), {"memories": {"GLB": {"reuse": ["refill", "slide"]}}}
+    front = pm.explore(spec, objectives=["reads:DRAM"], constraints=asked)
+    assert not any("tie p, r" in n for n in front.notes)
+    monkeypatch.setattr(ties, "MOST_SPREAD", 4)
+    front = pm.explore(spec, objectives=["reads:DRAM"], constraints=asked)
+    assert any("tie p, r together; nodes with `reuse: slide` there" in n for n in front.notes)

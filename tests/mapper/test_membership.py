@@ -106,6 +106,11 @@ CASES: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     (INSIDE, {"memories": {"RF": {"no_refetch": "F"}}}, ("O: RF no_refetch: F",)),
     (INSIDE, {"fanouts": {"PE": {"X": {"must_reuse": "F"}}}}, ("O: PE.X must_reuse: F",)),
     (INSIDE, {"fanouts": {"PE": {"X": {"factors": {"m": "<= 2"}}}}}, ("O: PE.X factors: {m: <= 2}",)),
+    (  # rules on fanouts hid those on loops
+        INSIDE,
+        {"fanouts": {"PE": {"X": {"factors": {"m": "<= 2"}}}}, "memories": {"GLB": {"factors": {"p": 8}}}},
+        ("O: PE.X factors: {m: <= 2}", "O: GLB factors: {p: 8}"),
+    ),
     (INSIDE, {"limits": ["energy <= 1"]}, ("the limit energy <= 1, as it has ENERGY",)),
     (
         INSIDE.replace("p, tile_shape: 4", "p, tile_shape: 3").replace(
