@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.frozen import dataclass
 
 Ints = NDArray[np.int64]
+_T = TypeVar("_T", bound=np.integer[Any])
 
 
 def count_below(values: NDArray[np.integer], low: Ints, high: Ints, bound: Ints, top: int) -> Ints:
@@ -37,23 +40,33 @@ def weight_below(
     full = bound >= top
     whole = high - low if weights is None else sums_before(weights)[high] - sums_before(weights)[low]
     bound = np.minimum(bound, max(top - 1, 0))
+    ends, n = np.concatenate((low, high)), low.size
+    # Passes over the values take most of the time, and narrow ones take less.
+    values = values.astype(np.min_scalar_type(max(top - 1, 1)))
+    before: Any = np.zeros(values.size + 1, dtype=np.int32 if values.size < 2**31 else np.int64)
     for bit in reversed(range(max(int(top - 1).bit_length(), 1))):
-        ones = (values & (1 << bit)) != 0
-        zeros = sums_before(~ones)
-        low_zeros, high_zeros = zeros[low], zeros[high]
+        zero = (values & values.dtype.type(1 << bit)) == 0
+        np.cumsum(zero, out=before[1:], dtype=before.dtype)
+        zeros: Ints = before[ends].astype(np.int64)
         up = ((bound >> bit) & 1).astype(bool)
         if weights is None:
-            result += np.where(up, high_zeros - low_zeros, 0)
+            result += np.where(up, zeros[n:] - zeros[:n], 0)
         else:
-            light = sums_before(np.where(ones, 0, weights))
-            result += np.where(up, light[high] - light[low], 0)
-        low = np.where(up, zeros[-1] + low - low_zeros, low_zeros)
-        high = np.where(up, zeros[-1] + high - high_zeros, high_zeros)
+            light = sums_before(np.where(zero, weights, 0))[ends]
+            result += np.where(up, light[n:] - light[:n], 0)
+        ends = np.where(np.concatenate((up, up)), before[-1] + ends - zeros, zeros)
         if bit:
-            values = np.concatenate((values[~ones], values[ones]))
-            if weights is not None:
-                weights = np.concatenate((weights[~ones], weights[ones]))
+            values = _zeros_first(zero, values, int(before[-1]))
+            weights = None if weights is None else _zeros_first(zero, weights, int(before[-1]))
     return np.where(full, whole, result)
+
+
+def _zeros_first(zero: NDArray[np.bool_], values: NDArray[_T], number: int) -> NDArray[_T]:
+    """Return the values that are marked, `number` of them, before all others."""
+    result = np.empty_like(values)
+    np.compress(zero, values, out=result[:number])
+    np.compress(~zero, values, out=result[number:])
+    return result
 
 
 def sums_before(weights: NDArray[np.integer] | NDArray[np.bool_]) -> Ints:

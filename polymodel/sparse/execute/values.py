@@ -219,22 +219,24 @@ def merged_result(plan: Plan, walk: LoopWalk, merged: Merged, elements: int, val
     size = elements * 8 * (2 * len(plan.output) + 4)
     charge(size, f"the result of {plan.einsum}", "count without results: values=False")
     if values:
-        fiber, coords, data = _merged_product(plan, walk, merged, above)
+        fibers, lengths, coords, data = _merged_product(plan, walk, merged, above)
+        along = {i: np.repeat(one[fibers], lengths) for i, one in above.items()}
     else:
         fiber, coords = merged.pattern()
+        along = {i: one[fiber] for i, one in above.items()}
         data = np.ones(fiber.size, dtype=np.int8)
-    points = np.empty((len(plan.output), fiber.size), dtype=np.int64)
+    points = np.empty((len(plan.output), coords.size), dtype=np.int64)
     for i, row in enumerate(points):
-        row[:] = above[i][fiber] if i in above else coords
+        row[:] = along.pop(i, coords)
     ranks = tuple(rank for rank, _, _ in plan.output)
     return SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, data)
 
 
 def _merged_product(
     plan: Plan, walk: LoopWalk, merged: Merged, above: dict[int, Ints]
-) -> tuple[Ints, NDArray[np.integer], Values]:
-    """Return fiber, coordinate and value of every element: the weights of fibers at the nodes, times the
-    fibers."""
+) -> tuple[Ints, Ints, NDArray[np.integer], Values]:
+    """Return the output's fibers, their numbers of elements, and coordinate and value of every element: the
+    weights of fibers at the nodes, times the fibers."""
     from scipy.sparse import csr_array
 
     term, level = plan.terms[0], merged.level
@@ -270,4 +272,4 @@ def _merged_product(
     made = left @ right
     made.sort_indices()  # faster than transposing twice
     coords = made.indices if names is None else names[made.indices]
-    return np.repeat(fibers, np.diff(made.indptr)), coords, made.data
+    return fibers, np.diff(made.indptr), coords, made.data
